@@ -1,0 +1,48 @@
+"""What travels on the bus. Importing this loads no driver."""
+
+from bus.contracts.base import Contract
+from bus.contracts.event import (
+    CacheState,
+    DeadLetter,
+    ErrorRecord,
+    Event,
+    Lane,
+    Lease,
+    ReplyFormat,
+    Request,
+    Result,
+    ResultStatus,
+    Span,
+    TokenChunk,
+    WorkerState,
+)
+from bus.contracts.manifest import ModelFile, ModelManifest
+from bus.contracts.media import MediaLimits, MediaRef, MediaSource, Modality
+from bus.contracts.tensor import INLINE_MAX_NBYTES, TensorRef
+from bus.contracts.tokens import TokenBlock
+
+__all__ = [
+    "INLINE_MAX_NBYTES",
+    "CacheState",
+    "Contract",
+    "DeadLetter",
+    "ErrorRecord",
+    "Event",
+    "Lane",
+    "Lease",
+    "MediaLimits",
+    "MediaRef",
+    "MediaSource",
+    "Modality",
+    "ModelFile",
+    "ModelManifest",
+    "ReplyFormat",
+    "Request",
+    "Result",
+    "ResultStatus",
+    "Span",
+    "TensorRef",
+    "TokenBlock",
+    "TokenChunk",
+    "WorkerState",
+]

@@ -1,0 +1,84 @@
+"""Contracts to bytes and back: msgpack on the wire, JSON for clients that ask for it, never pickle."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import ormsgpack
+from blake3 import blake3
+from pydantic import ValidationError
+
+from bus.contracts.base import Contract
+from bus.errors import InvalidInputError, UnknownSchemaError
+
+C = TypeVar("C", bound=Contract)
+
+MSGPACK_TYPE = "application/msgpack"
+JSON_TYPE = "application/json"
+
+
+def encode(contract: Contract) -> bytes:
+    """The contract as msgpack: a map of its fields plus `schema`, such as `omnibus.event/1`."""
+    fields = contract.model_dump(exclude_defaults=True)
+    fields["schema"] = f"{contract.schema_name}/{contract.schema_version}"
+    return ormsgpack.packb(fields)
+
+
+def encode_json(contract: Contract) -> bytes:
+    """The contract as JSON with every field, bytes as base64."""
+    fields = contract.model_dump(mode="json")
+    fields["schema"] = f"{contract.schema_name}/{contract.schema_version}"
+    return json.dumps(fields, ensure_ascii=False).encode()
+
+
+def decode(kind: type[C], data: bytes) -> C:
+    """The contract in `data`, written as msgpack or as JSON.
+
+    Raises:
+        UnknownSchemaError: Another schema, or a version that this build does not read.
+        InvalidInputError: Bytes that are neither, or fields outside the contract.
+    """
+    fields = _unpack(data)
+    schema = fields.pop("schema", None)
+    expected = f"{kind.schema_name}/{kind.schema_version}"
+    if schema is not None and schema != expected:
+        raise UnknownSchemaError(f"expected a message of schema {expected}, got {schema!r}", schema=str(schema))
+    return validate(kind, fields)
+
+
+def validate(kind: type[C], fields: dict[str, Any]) -> C:
+    """A contract from plain values.
+
+    Raises:
+        InvalidInputError: Names every field that is outside the contract.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(str(part) for part in problem['loc']) or kind.__name__}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        raise InvalidInputError(f"{kind.__name__}: " + "; ".join(problems), problems=problems) from error
+
+
+def digest(data: bytes | bytearray | memoryview) -> str:
+    """BLAKE3 of the bytes, hex."""
+    return blake3(data).hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """A digest of plain values that does not depend on the order of keys."""
+    return digest(ormsgpack.packb(value, option=ormsgpack.OPT_SORT_KEYS | ormsgpack.OPT_NON_STR_KEYS))
+
+
+def _unpack(data: bytes) -> dict[str, Any]:
+    try:
+        # A msgpack map starts with 0x80-0x8f, 0xde or 0xdf; none of these begins a JSON text.
+        fields = ormsgpack.unpackb(data) if data[:1] >= b"\x80" else json.loads(data)
+    except ValueError as error:
+        raise InvalidInputError(f"a message of {len(data)} bytes is neither msgpack nor JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise InvalidInputError(f"a message is a map of fields, not a {type(fields).__name__}")
+    return fields

@@ -1,0 +1,47 @@
+"""`@function`: how a handler becomes a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from bus.contracts import Contract
+from bus.errors import ContractError
+from functions.registry import registry
+from functions.spec import FunctionSpec, Handler
+
+
+def function(name: str, **settings: Any) -> Callable[[Handler], Handler]:
+    """Declare and register an async handler as a function.
+
+    The contracts are read from the handler's annotations: `async def f(context, inputs: In) -> Out`.
+
+    Args:
+        name: Unique dotted name, such as `image.encode`.
+        **settings: Any other field of `FunctionSpec`.
+
+    Raises:
+        ContractError: No annotations, contracts that are none, or a name that is taken.
+    """
+
+    def register(handler: Handler) -> Handler:
+        inputs, outputs = _contracts(name, handler)
+        registry.add(FunctionSpec(name=name, inputs=inputs, outputs=outputs, handler=handler, **settings))
+        return handler
+
+    return register
+
+
+def _contracts(name: str, handler: Handler) -> tuple[type[Contract], type[Contract]]:
+    if not inspect.iscoroutinefunction(handler):
+        raise ContractError(f"function {name!r}: the handler is an `async def`; put blocking work in context.run()")
+    hints = get_type_hints(handler)
+    parameters = list(inspect.signature(handler).parameters)
+    if len(parameters) != 2:
+        raise ContractError(f"function {name!r}: a handler takes (context, inputs), not ({', '.join(parameters)})")
+    pair = (hints.get(parameters[1]), hints.get("return"))
+    for role, kind in zip(("inputs", "the return value"), pair, strict=True):
+        if not (isinstance(kind, type) and issubclass(kind, Contract)):
+            raise ContractError(f"function {name!r}: {role} is annotated with a Contract, not {kind!r}")
+    return pair  # type: ignore[return-value]

@@ -1,0 +1,54 @@
+"""The functions that this process knows."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from bus.errors import ContractError, UnknownFunctionError
+from functions.spec import FunctionSpec
+
+
+class Registry:
+    """Functions by name."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, FunctionSpec] = {}
+
+    def add(self, spec: FunctionSpec) -> None:
+        """Register a function.
+
+        Raises:
+            ContractError: The name is taken by another handler.
+        """
+        known = self._specs.get(spec.name)
+        if known is not None and known.handler.__qualname__ != spec.handler.__qualname__:
+            raise ContractError(f"function {spec.name!r} is declared twice: {known.handler} and {spec.handler}")
+        self._specs[spec.name] = spec
+
+    def get(self, name: str) -> FunctionSpec:
+        """The function of that name.
+
+        Raises:
+            UnknownFunctionError: With the nearest names.
+        """
+        if name not in self._specs:
+            near = get_close_matches(name, self._specs, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(self._specs)) or 'none'}"
+            raise UnknownFunctionError(f"no function {name!r}{hint}", function=name)
+        return self._specs[name]
+
+    def __iter__(self) -> Iterator[FunctionSpec]:
+        return iter(sorted(self._specs.values(), key=lambda spec: spec.name))
+
+    def load(self, package: str) -> None:
+        """Import a module or every module below a package, so that its functions register."""
+        module = importlib.import_module(package)
+        for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
+            importlib.import_module(found.name)
+
+
+registry = Registry()
+"""The process's own registry; `@function` adds to it."""
