@@ -1,0 +1,94 @@
+"""The contracts that stages hand to each other."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from bus.contracts import Contract, MediaRef, TensorRef, TokenBlock
+
+
+class MediaItem(Contract):
+    """One stored piece of media and where it stands in the request."""
+
+    part: int = Field(ge=0, description="Its index in the request's list of media.")
+    ref: MediaRef
+
+
+class ImageTensor(Contract):
+    """One image as an encoder takes it."""
+
+    part: int = Field(ge=0)
+    pixels: TensorRef = Field(description="float32 (channel, height, width), normalised for the encoder.")
+    width: int = Field(gt=0, description="Of the original after rotation, in pixels.")
+    height: int = Field(gt=0)
+    source: str = Field(description="Digest of the media.")
+    time_s: float | None = Field(default=None, description="When in its video this frame is shown.")
+
+
+class SpeechSegment(Contract):
+    """A stretch of voice, or of text that was said."""
+
+    start_s: float
+    end_s: float
+    text: str = ""
+
+
+class AudioTensor(Contract):
+    """One clip as the speech models take it."""
+
+    part: int = Field(ge=0)
+    samples: TensorRef = Field(description="float32 (sample,), mono, 16 kHz, in [-1, 1].")
+    seconds: float = Field(ge=0)
+    source: str = Field(description="Digest of the media.")
+    voice: tuple[SpeechSegment, ...] = Field(default=(), description="Where somebody speaks.")
+
+
+class Block(Contract):
+    """A token block and where it stands in the request."""
+
+    part: int = Field(ge=0)
+    block: TokenBlock
+    time_s: float | None = Field(default=None, description="When in its video it is.")
+
+
+class ContentPart(Contract):
+    """A piece of a message: text, or a reference to the request's list of media."""
+
+    text: str | None = None
+    part: int | None = Field(default=None, ge=0, description="Index in the request's list of media.")
+
+
+class Message(Contract):
+    """One turn of a chat."""
+
+    role: str = Field(pattern="^(system|user|assistant)$")
+    content: tuple[ContentPart, ...]
+
+
+class Transcript(Contract):
+    """What was said in one clip."""
+
+    part: int = Field(ge=0)
+    text: str
+    language: str
+    seconds: float
+    segments: tuple[SpeechSegment, ...] = ()
+
+
+class SamplingOptions(Contract):
+    """How the next token is chosen and when to stop; OpenAI's names and meanings."""
+
+    max_tokens: int = Field(default=256, ge=1)
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=0, ge=0, description="0: all.")
+    seed: int | None = Field(default=None, description="None: derived from the request id.")
+    stop: tuple[str, ...] = Field(default=(), max_length=16)
+
+
+class SpeechOptions(Contract):
+    """How an answer is spoken."""
+
+    voice: str = "af_heart"
+    speed: float = Field(default=1.0, ge=0.25, le=4.0)
+    format: str = Field(default="wav", pattern="^(wav|mp3|opus|flac|pcm)$")
