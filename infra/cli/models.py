@@ -1,0 +1,128 @@
+"""`omnibus models`: what can be pulled, what is here, whether it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from runtime.repository import Repository, Step
+
+
+@click.group()
+def models() -> None:
+    """Pull, list, check and remove models."""
+
+
+@models.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Make them again though they are there.")
+def pull(names: tuple[str, ...], force: bool) -> None:
+    """Fetch and build models or sets, such as `demo`."""
+    repository = Repository()
+    with _bars() as on_step:
+        pulled = {one.ref: one for name in names for one in repository.pull(name, on_step, force=force)}
+    click.echo(f"{len(pulled)} ready in {repository.root}: {', '.join(sorted(pulled))}")
+
+
+@models.command()
+def ls() -> None:
+    """List what is installed and what the catalog offers."""
+    repository = Repository()
+    table = Table(box=None, pad_edge=False)
+    for title in ("MODEL", "VERSION", "ALIASES", "SETS", "LICENCE", "SIZE", "SUMMARY"):
+        table.add_column(title, no_wrap=title != "SUMMARY")
+    installed = {one.id: one for one in repository.list()}
+    for entry in repository.catalog:
+        here = installed.pop(entry.id, None)
+        size = _megabytes(sum(file.nbytes for file in here.files)) if here else "not pulled"
+        version = here.version if here else entry.version
+        table.add_row(
+            entry.id,
+            version,
+            ", ".join(entry.aliases),
+            ", ".join(entry.sets),
+            entry.license,
+            size,
+            entry.summary,
+        )
+    for one in installed.values():
+        size = _megabytes(sum(file.nbytes for file in one.files))
+        table.add_row(
+            one.id, one.version, ", ".join(one.aliases), "", one.license, size, "not in the catalog"
+        )
+    Console().print(table)
+
+
+@models.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Print the manifest of an installed model."""
+    click.echo(Repository().resolve(name).model_dump_json(indent=2, exclude_defaults=True))
+
+
+@models.command()
+@click.argument("names", nargs=-1, required=True)
+def rm(names: tuple[str, ...]) -> None:
+    """Remove installed models; their downloads stay."""
+    repository = Repository()
+    for name in names:
+        click.echo(f"removed {repository.remove(name).ref}")
+
+
+@models.command()
+@click.argument("names", nargs=-1)
+@click.option("--repair", is_flag=True, help="Make damaged models again.")
+def verify(names: tuple[str, ...], repair: bool) -> None:
+    """Check every file against its digest; all installed models if none is named."""
+    repository = Repository()
+    damaged = 0
+    for name in names or tuple(one.ref for one in repository.list()):
+        problems = repository.verify(name)
+        click.echo(f"{name}: {'; '.join(problems) or 'ok'}")
+        if problems and repair:
+            with _bars() as on_step:
+                click.echo(f"{repository.repair(name, on_step).ref}: repaired")
+        elif problems:
+            damaged += 1
+    if damaged:
+        raise click.ClickException(f"{damaged} damaged; run again with --repair")
+
+
+def _megabytes(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.1f} MB"
+
+
+@contextmanager
+def _bars() -> Iterator[_Bars]:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
+        yield _Bars(progress)
+
+
+class _Bars:
+    """One bar a download and one a build."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, step: Step) -> None:
+        if step.action == "ready":
+            self._finish(step.model)
+            return
+        name = f"{step.model}: {step.subject}" if step.action == "download" else f"{step.model}: building"
+        if name not in self._tasks:
+            self._finish(step.model)
+            self._tasks[name] = self._progress.add_task(name, total=step.total)
+        self._progress.update(self._tasks[name], completed=step.done, total=step.total)
+
+    def _finish(self, model: str) -> None:
+        for name, task in self._tasks.items():
+            if name.startswith(f"{model}: "):
+                seen = self._progress.tasks[self._progress.task_ids.index(task)]
+                self._progress.update(task, total=seen.completed or 1, completed=seen.completed or 1)

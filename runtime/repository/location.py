@@ -1,0 +1,24 @@
+"""Where models and downloads are kept: the one place that reads these folders from the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MODELS_VARIABLE = "OMNIBUS_MODELS"
+
+
+def default_root() -> Path:
+    """The models folder: `OMNIBUS_MODELS`, else `omnibus/models` in the user's cache folder."""
+    named = os.environ.get(MODELS_VARIABLE)
+    return Path(named).expanduser() if named else _cache() / "models"
+
+
+def default_downloads() -> Path:
+    """The folder of downloaded archives, beside the models folder."""
+    return default_root().parent / "downloads"
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "omnibus"

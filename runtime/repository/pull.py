@@ -1,0 +1,163 @@
+"""From a catalog entry to a served model: fetch, assemble, build, describe, publish."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from bus.contracts import ModelFile, ModelManifest
+from bus.errors import ModelCorruptError
+from runtime.repository.archive import copy_member
+from runtime.repository.catalog import LICENSE_FOLDER, CatalogEntry, RawSource
+from runtime.repository.download import sha256_of
+from runtime.repository.progress import Progress, Step
+from runtime.repository.recipe import BuildJob, Built, recipe
+from runtime.repository.source import Source
+from runtime.repository.sources import Fetcher, Wanted
+
+MANIFEST = "manifest.json"
+LICENSE = "LICENSE"
+
+
+def make(
+    entry: CatalogEntry,
+    target: Path,
+    *,
+    staging: Path,
+    downloads: Path,
+    fetchers: Mapping[str, Fetcher],
+    needs: Mapping[str, Path],
+    progress: Progress,
+) -> ModelManifest:
+    """Make a model in a staging folder and put it in its place in one rename.
+
+    Raises:
+        ModelSourceError: A source could not be read.
+        ModelCorruptError: Bytes that do not match their digest.
+    """
+    staging.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=staging, prefix=f"{entry.id}-", ignore_cleanup_errors=True) as work:
+        raw, out = Path(work) / "raw", Path(work) / "out"
+        raw.mkdir()
+        out.mkdir()
+        for source in entry.sources:
+            _take(entry, source, raw, downloads, fetchers, progress)
+        _check_raw(entry, raw)
+        built = _build(entry, raw, out, needs, progress)
+        _add_license(entry, raw, out)
+        manifest = _describe(entry, out, built)
+        (out / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+        _publish(out, target, Path(work) / "old")
+    progress(Step(entry.id, "ready"))
+    return manifest
+
+
+def _take(
+    entry: CatalogEntry,
+    wanted: RawSource,
+    raw: Path,
+    downloads: Path,
+    fetchers: Mapping[str, Fetcher],
+    progress: Progress,
+) -> None:
+    def on_bytes(name: str, done: int, total: int | None) -> None:
+        progress(Step(entry.id, "download", name, done, total))
+
+    source = Source.parse(wanted.source)
+    archive = fetchers[source.scheme](
+        Wanted(
+            source=source,
+            members=tuple(file.member for file in wanted.files),
+            downloads=downloads,
+            sha256=wanted.sha256,
+            filename=wanted.filename,
+            on_bytes=on_bytes,
+        )
+    )
+    try:
+        for file in wanted.files:
+            path = raw / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as out:
+                copy_member(archive, file.member, out)
+    except ModelCorruptError:
+        if archive.is_file() and archive.is_relative_to(downloads):
+            archive.unlink()  # so that the next pull downloads it again
+        raise
+
+
+def _check_raw(entry: CatalogEntry, raw: Path) -> None:
+    for path, expected in entry.digests.items():
+        found = sha256_of(raw / path)
+        if found != expected:
+            raise ModelCorruptError(
+                f"raw file {path} of model {entry.id} has sha256 {found}, expected {expected}", model=entry.id
+            )
+
+
+def _build(entry: CatalogEntry, raw: Path, out: Path, needs: Mapping[str, Path], progress: Progress) -> Built:
+    if entry.build is None:
+        for path in raw.iterdir():
+            shutil.move(path, out / path.name)
+        return Built()
+    progress(Step(entry.id, "build", entry.build))
+    return recipe(entry.build)(BuildJob(raw=raw, out=out, parameters=entry.parameters, needs=needs))
+
+
+def _add_license(entry: CatalogEntry, raw: Path, out: Path) -> None:
+    given, text = raw / LICENSE, LICENSE_FOLDER / f"{entry.license}.txt"
+    if (out / LICENSE).exists():
+        return
+    body = (given if given.exists() else text).read_text(encoding="utf-8")
+    head = f"{entry.attribution}\n\n" if entry.attribution else ""
+    (out / LICENSE).write_text(head + body, encoding="utf-8")
+
+
+def _describe(entry: CatalogEntry, out: Path, built: Built) -> ModelManifest:
+    paths = sorted(path for path in out.rglob("*") if path.is_file())
+    return ModelManifest(
+        id=entry.id,
+        version=entry.version,
+        family=entry.family,
+        modalities_in=entry.modalities_in,
+        modalities_out=entry.modalities_out,
+        files=tuple(
+            ModelFile(
+                path=path.relative_to(out).as_posix(), sha256=sha256_of(path), nbytes=path.stat().st_size
+            )
+            for path in paths
+        ),
+        source=tuple(source.source for source in entry.sources),
+        license=entry.license,
+        aliases=entry.aliases,
+        quantisation=entry.quantisation,
+        composition=entry.composition,
+        dims={**entry.dims, **built.dims},
+        limits=entry.limits,
+        memory_nbytes=built.memory_nbytes,
+        baseline_ms=built.baseline_ms,
+        parameters={**entry.parameters, **built.parameters},
+    )
+
+
+def _publish(out: Path, target: Path, old: Path) -> None:
+    """Two renames where an older copy stands; a process that has it open or mapped keeps its files."""
+    for path in out.rglob("*"):
+        if path.is_file():
+            _sync(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        target.rename(old)
+    out.rename(target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,231 @@
+"""The models on this machine: `models/<id>/<version>/` with a manifest beside the files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bus.contracts import ModelManifest
+from bus.errors import ModelCorruptError, ModelNotFoundError
+from runtime.repository.catalog import Catalog, CatalogEntry, builtin_catalog
+from runtime.repository.download import sha256_of
+from runtime.repository.location import default_downloads, default_root
+from runtime.repository.lock import exclusive
+from runtime.repository.progress import Progress, silent
+from runtime.repository.pull import MANIFEST, make
+from runtime.repository.sources import FETCHERS, Fetcher
+
+
+class Repository:
+    """Finds, pulls, checks and removes models; safe to use from several processes at once.
+
+    Args:
+        root: The models folder; None: `location.default_root()`.
+        downloads: The folder of downloaded archives; None: beside the models folder.
+        catalog: What can be pulled; None: the catalog of this package.
+        fetchers: Fetchers by scheme, in addition to the built-in ones or instead of them.
+    """
+
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        downloads: Path | None = None,
+        catalog: Catalog | None = None,
+        fetchers: Mapping[str, Fetcher] | None = None,
+    ) -> None:
+        self.root = root if root is not None else default_root()
+        self.downloads = downloads or (default_downloads() if root is None else root.parent / "downloads")
+        self.catalog = catalog if catalog is not None else builtin_catalog()
+        self._fetchers = {**FETCHERS, **(fetchers or {})}
+
+    def resolve(self, name: str) -> ModelManifest:
+        """The manifest of an installed model.
+
+        Args:
+            name: An id (its newest version), `id@version` or an alias.
+
+        Raises:
+            ModelNotFoundError: Not installed; says how to pull it.
+            ModelCorruptError: Its manifest cannot be read.
+        """
+        wanted, _, version = self._canonical(name).partition("@")
+        installed = self._installed(wanted)
+        if not installed:  # a model that is not of this catalog may have brought an alias with it
+            installed = [one for one in self.list() if name in one.aliases]
+        chosen = [one for one in installed if version in ("", one.version)]
+        if not chosen:
+            raise ModelNotFoundError(self._how_to_get(name), model=name)
+        return chosen[-1]
+
+    def folder(self, manifest: ModelManifest) -> Path:
+        """Where the model's files are."""
+        return self.root / manifest.id / manifest.version
+
+    def file(self, manifest: ModelManifest, path: str) -> Path:
+        """Where one file of the model is.
+
+        Raises:
+            ModelCorruptError: It is not there or has another size than the manifest says.
+        """
+        place = self.folder(manifest) / path
+        expected = next((file.nbytes for file in manifest.files if file.path == path), None)
+        if expected is None or not place.is_file() or place.stat().st_size != expected:
+            raise ModelCorruptError(
+                f"file {path!r} of model {manifest.ref} is missing or cut short; "
+                f"run `omnibus models verify {manifest.id} --repair`",
+                model=manifest.ref,
+                file=path,
+            )
+        return place
+
+    def list(self) -> tuple[ModelManifest, ...]:
+        """Every installed model, by id and version."""
+        folders = sorted(self.root.iterdir()) if self.root.is_dir() else []
+        return tuple(one for folder in folders if _visible(folder) for one in self._installed(folder.name))
+
+    def pull(
+        self, name: str, progress: Progress = silent, *, force: bool = False
+    ) -> tuple[ModelManifest, ...]:
+        """Fetch and build a model or a set, and what it needs; what is there already is left alone.
+
+        Args:
+            name: Id, alias or set.
+            progress: Told about every step.
+            force: Make the named models again though they are there.
+
+        Raises:
+            ModelNotFoundError: Nothing of that name in the catalog.
+            ModelSourceError: (mostly retryable) a source could not be read.
+            ModelCorruptError: A source's bytes do not match their digest.
+        """
+        named = {entry.id for entry in self.catalog if name in (*entry.names, *entry.sets)}
+        entries = self.catalog.expand(name)
+        return tuple(self._ensure(entry, progress, force and entry.id in named) for entry in entries)
+
+    def verify(self, name: str) -> tuple[str, ...]:
+        """What is wrong with an installed model's files, one sentence each; empty: nothing.
+
+        Raises:
+            ModelNotFoundError: Not installed.
+        """
+        manifest = self.resolve(name)
+        return tuple(_problems(manifest, self.folder(manifest)))
+
+    def repair(self, name: str, progress: Progress = silent) -> ModelManifest:
+        """Make a model anew where it is damaged.
+
+        Raises:
+            ModelNotFoundError: Not in the catalog.
+        """
+        entry = self.catalog.get(name.partition("@")[0])
+        return self._ensure(entry, progress, force=not self._is_whole(entry))
+
+    def remove(self, name: str) -> ModelManifest:
+        """Delete an installed version; its downloads stay.
+
+        Raises:
+            ModelNotFoundError: Not installed.
+        """
+        manifest = self.resolve(name)
+        with exclusive(self._lock(manifest.id)):
+            gone = self.root / ".staging" / f"removed-{manifest.id}-{manifest.version}"
+            gone.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(gone, ignore_errors=True)
+            self.folder(manifest).rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+        return manifest
+
+    def _ensure(self, entry: CatalogEntry, progress: Progress, force: bool) -> ModelManifest:
+        target = self.root / entry.id / entry.version
+        with exclusive(self._lock(entry.id)):
+            if not force and (known := _read(target)) is not None and _sizes_match(known, target):
+                return known
+            for stale in (self.root / ".staging").glob(f"{entry.id}-*"):
+                # Only the holder of this model's lock stages it, so whatever is there was left by a dead
+                # process; but another model's id may begin with this one's.
+                if not any(stale.name.startswith(f"{other.id}-") for other in self._longer(entry)):
+                    shutil.rmtree(stale, ignore_errors=True)
+            needs = {name: self.folder(self.resolve(name)) for name in entry.needs}
+            return make(
+                entry,
+                target,
+                staging=self.root / ".staging",
+                downloads=self.downloads,
+                fetchers=self._fetchers,
+                needs=needs,
+                progress=progress,
+            )
+
+    def _longer(self, entry: CatalogEntry) -> Iterator[CatalogEntry]:
+        return (other for other in self.catalog if other.id.startswith(f"{entry.id}-"))
+
+    def _is_whole(self, entry: CatalogEntry) -> bool:
+        target = self.root / entry.id / entry.version
+        known = _read(target)
+        return known is not None and not any(_problems(known, target))
+
+    def _lock(self, model: str) -> Path:
+        return self.root / ".locks" / f"{model}.lock"
+
+    def _canonical(self, name: str) -> str:
+        base, at, version = name.partition("@")
+        known = next((entry.id for entry in self.catalog if base in entry.names), base)
+        return f"{known}{at}{version}"
+
+    def _installed(self, model: str) -> Sequence[ModelManifest]:
+        folder = self.root / model
+        if not _visible(folder) or not folder.is_dir():
+            return []
+        found = [one for version in folder.iterdir() if (one := _read(version)) is not None]
+        return sorted(found, key=lambda one: _natural(one.version))
+
+    def _how_to_get(self, name: str) -> str:
+        known = next((entry for entry in self.catalog if name in entry.names), None)
+        if known is not None:
+            return f"model {name!r} is not installed in {self.root}; run `omnibus models pull {known.id}`"
+        return (
+            f"no model {name!r} is installed in {self.root} or known to the catalog{self.catalog.hint(name)}"
+        )
+
+
+def _visible(folder: Path) -> bool:
+    return not folder.name.startswith(".")
+
+
+def _natural(version: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that puts 10 after 9."""
+    words = re.findall(r"\d+|\D+", version)
+    return tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words)
+
+
+def _read(folder: Path) -> ModelManifest | None:
+    path = folder / MANIFEST
+    try:
+        return ModelManifest.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValidationError as error:
+        raise ModelCorruptError(
+            f"{path} is not a model manifest: {error}; remove the folder and pull again"
+        ) from error
+
+
+def _sizes_match(manifest: ModelManifest, folder: Path) -> bool:
+    places = ((folder / file.path, file.nbytes) for file in manifest.files)
+    return all(place.is_file() and place.stat().st_size == nbytes for place, nbytes in places)
+
+
+def _problems(manifest: ModelManifest, folder: Path) -> Iterator[str]:
+    for file in manifest.files:
+        place = folder / file.path
+        if not place.is_file():
+            yield f"{file.path} is missing"
+        elif place.stat().st_size != file.nbytes:
+            yield f"{file.path} has {place.stat().st_size} bytes, expected {file.nbytes}"
+        elif sha256_of(place) != file.sha256:
+            yield f"{file.path} has other bytes than when it was built"
