@@ -1,45 +1,45 @@
 """The error tree: what can go wrong, what it is called on the wire, and whether trying again helps.
 
-    OmnibusError                     internal               everything of ours
-    ├── ContractError                contract_invalid       what was sent is not what was agreed
-    │   ├── InvalidInputError        invalid_input          a value outside its contract
-    │   ├── UnknownSchemaError       unknown_schema         a message of a schema or version we do not read
-    │   ├── PayloadTooLargeError     payload_too_large      more bytes than the bus takes in one message
-    │   ├── LimitExceededError       limit_exceeded         more pixels, seconds, frames or tokens than allowed
-    │   ├── ContextLengthError       context_length_exceeded  a prompt longer than the model's context
-    │   └── MediaError               media_invalid
-    │       ├── MediaUnreadableError media_unreadable       truncated, corrupt, empty
-    │       ├── MediaUnsupportedError media_unsupported     a kind of media nobody here decodes
-    │       ├── MediaTooLargeError   media_too_large        over a limit before it is decoded
-    │       └── MediaFetchError      media_fetch_failed     a URL that was refused or did not answer
-    ├── BusError                     bus_failed
-    │   ├── BusUnavailableError      bus_unavailable        (retryable) no connection, no quorum, time-out
-    │   ├── ConflictError            conflict               (retryable) a compare-and-set lost its race
-    │   └── DeliveryExhaustedError   delivery_exhausted     delivered too often without an answer
-    ├── StoreError                   store_failed
-    │   ├── StoreUnavailableError    store_unavailable      (retryable) the object store does not answer
-    │   ├── ObjectMissingError       object_missing         no such object
-    │   └── ObjectCorruptError       object_corrupt         bytes that do not match their digest
-    ├── EngineError                  engine_failed
-    │   ├── ModelNotFoundError       model_not_found        no such model or version here
-    │   ├── ModelCorruptError        model_corrupt          a model file that is damaged or incomplete
-    │   ├── ModelSourceError         model_source_failed    (retryable) a source that could not be read
-    │   ├── ProviderMissingError     provider_missing       an execution provider that is not installed
-    │   └── OverloadedError          overloaded             (retryable) no room; try again later
-    ├── FunctionError                function_failed
-    │   ├── UnknownFunctionError     unknown_function
-    │   ├── UnknownPipelineError     unknown_pipeline
-    │   ├── PipelineInvalidError     pipeline_invalid       a pipeline file that does not compile
-    │   ├── DeadlineExceededError    deadline_exceeded
-    │   ├── CancelledRequestError    cancelled
-    │   └── HandlerError             handler_failed         a handler raised something that is not ours
-    ├── PoolError                    pool_failed
-    │   ├── WorkerStartError         worker_start_failed
-    │   ├── StackConfigError         stack_config           ports, folders, locks, settings
-    │   └── DrainingError            draining               (retryable) the worker is stopping
-    └── GatewayError                 gateway_failed
-        ├── UnauthorizedError        unauthorized
-        └── UnknownRequestError      unknown_request
+OmnibusError                     internal               everything of ours
+├── ContractError                contract_invalid       what was sent is not what was agreed
+│   ├── InvalidInputError        invalid_input          a value outside its contract
+│   ├── UnknownSchemaError       unknown_schema         a message of a schema or version we do not read
+│   ├── PayloadTooLargeError     payload_too_large      more bytes than the bus takes in one message
+│   ├── LimitExceededError       limit_exceeded         more pixels, seconds, frames or tokens than allowed
+│   ├── ContextLengthError       context_length_exceeded  a prompt longer than the model's context
+│   └── MediaError               media_invalid
+│       ├── MediaUnreadableError media_unreadable       truncated, corrupt, empty
+│       ├── MediaUnsupportedError media_unsupported     a kind of media nobody here decodes
+│       ├── MediaTooLargeError   media_too_large        over a limit before it is decoded
+│       └── MediaFetchError      media_fetch_failed     a URL that was refused or did not answer
+├── BusError                     bus_failed
+│   ├── BusUnavailableError      bus_unavailable        (retryable) no connection, no quorum, time-out
+│   ├── ConflictError            conflict               (retryable) a compare-and-set lost its race
+│   └── DeliveryExhaustedError   delivery_exhausted     delivered too often without an answer
+├── StoreError                   store_failed
+│   ├── StoreUnavailableError    store_unavailable      (retryable) the object store does not answer
+│   ├── ObjectMissingError       object_missing         no such object
+│   └── ObjectCorruptError       object_corrupt         bytes that do not match their digest
+├── EngineError                  engine_failed
+│   ├── ModelNotFoundError       model_not_found        no such model or version here
+│   ├── ModelCorruptError        model_corrupt          a model file that is damaged or incomplete
+│   ├── ModelSourceError         model_source_failed    (retryable) a source that could not be read
+│   ├── ProviderMissingError     provider_missing       an execution provider that is not installed
+│   └── OverloadedError          overloaded             (retryable) no room; try again later
+├── FunctionError                function_failed
+│   ├── UnknownFunctionError     unknown_function
+│   ├── UnknownPipelineError     unknown_pipeline
+│   ├── PipelineInvalidError     pipeline_invalid       a pipeline file that does not compile
+│   ├── DeadlineExceededError    deadline_exceeded
+│   ├── CancelledRequestError    cancelled
+│   └── HandlerError             handler_failed         a handler raised something that is not ours
+├── PoolError                    pool_failed
+│   ├── WorkerStartError         worker_start_failed
+│   ├── StackConfigError         stack_config           ports, folders, locks, settings
+│   └── DrainingError            draining               (retryable) the worker is stopping
+└── GatewayError                 gateway_failed
+├── UnauthorizedError        unauthorized
+└── UnknownRequestError      unknown_request
 """
 
 from __future__ import annotations

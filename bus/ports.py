@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -98,7 +98,7 @@ class Settlement(Protocol):
         """Give up: never deliver it again, it was not done."""
 
 
-OnDelivery = Callable[[Delivery, Settlement], Awaitable[None]]
+OnDelivery = Callable[[Delivery, Settlement], Coroutine[Any, Any, None]]
 OnMessage = Callable[[str, bytes], None]
 
 

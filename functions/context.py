@@ -55,7 +55,11 @@ class Context(Generic[M]):
         if self.emit_chunk is not None:
             await self.emit_chunk(
                 TokenChunk(
-                    request=self.event.request, stage=self.event.stage, offset=self._offset, text=text, data=data
+                    request=self.event.request,
+                    stage=self.event.stage,
+                    offset=self._offset,
+                    text=text,
+                    data=data,
                 )
             )
         self._offset += len(text)

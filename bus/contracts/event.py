@@ -40,12 +40,13 @@ def check_request_id(value: str) -> str:
 
 
 class Request(Contract):
-    """What a client publishes to `request.<pipeline>` to start a pipeline."""
+    """What a client publishes to `fn.pipeline.start.<lane>` to start a pipeline."""
 
     schema_name = "omnibus.request"
     schema_version = 1
 
     request: str = Field(description="Chosen by the client; publishing it twice runs it once.")
+    pipeline: str
     inputs: dict[str, Any] = Field(default_factory=dict, description="The pipeline's inputs by name.")
     tenant: str = "default"
     lane: Lane = Lane.INTERACTIVE

@@ -49,7 +49,5 @@ class TokenBlock(Contract):
             )
         tokens = self.embeddings.shape[0]
         if self.positions is not None and (self.positions.dtype, self.positions.shape) != ("int32", (3, tokens)):
-            raise ValueError(
-                f"positions are int32 (3, {tokens}), not {self.positions.dtype} {self.positions.shape}"
-            )
+            raise ValueError(f"positions are int32 (3, {tokens}), not {self.positions.dtype} {self.positions.shape}")
         return self

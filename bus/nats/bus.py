@@ -1,0 +1,185 @@
+"""`NatsBus`: the bus on NATS JetStream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
+
+from bus.contracts import Lane
+from bus.errors import BusError, OmnibusError
+from bus.nats.connection import Client, NatsConfig, connect, translated
+from bus.nats.consumer import NatsConsumer
+from bus.nats.publisher import Publisher
+from bus.nats.settlement import Heartbeats
+from bus.nats.state import NatsKeyValue, NatsSubscription
+from bus.nats.streams import ensure_bucket, ensure_function, ensure_log, request
+from bus.ports import OnDelivery, OnMessage
+from bus.subjects import BUCKETS, LOGS, function_stream, matches
+
+log = logging.getLogger("omnibus.bus")
+
+_WATCH_S = 2.0
+
+
+class NatsBus:
+    """Durable work, broadcasts, logs and small state on one NATS connection. Use as a context manager."""
+
+    def __init__(self, config: NatsConfig) -> None:
+        self._config = config
+        self._client: Client | None = None
+        self._publisher: Publisher
+        self._heartbeats = Heartbeats(config.ack_wait_s / 3)
+        self._consumers: list[NatsConsumer] = []
+        self._buckets: dict[str, NatsKeyValue] = {}
+        self._watchdog: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            BusUnavailableError: (retryable) no server answers.
+            UnauthorizedError: It refused our credentials.
+        """
+        self._client = await connect(self._config, self._on_reconnect)
+        self._publisher = Publisher(self._client, self._config)
+        await self._publisher.open()
+        self._heartbeats.open()
+        self._watchdog = asyncio.get_running_loop().create_task(self._watch(), name="omnibus-watchdog")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close consumers, then send what is still buffered, then disconnect."""
+        if self._client is None:
+            return
+        client, self._client = self._client, None
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            await asyncio.wait([self._watchdog])
+        for consumer in self._consumers:
+            await consumer.close()
+        await self._heartbeats.close()
+        try:
+            if client.is_connected:
+                await client.flush(timeout=2)
+        except Exception as failure:
+            log.warning("closing: what was buffered may be lost: %s", failure)
+        await client.close()
+
+    async def setup(self) -> None:
+        """Make every log and bucket of the system exist; safe to call from many processes at once."""
+        for log_config in LOGS:
+            await ensure_log(self._connected, self._config, log_config)
+        for bucket in BUCKETS.values():
+            await ensure_bucket(self._connected, self._config, bucket)
+
+    @property
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise BusError("the bus is not open; use `async with NatsBus(config) as bus`")
+        return self._client
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes that one message may have, as the server advertised."""
+        return self._connected.max_payload
+
+    async def publish(
+        self, subject: str, data: bytes, *, message_id: str, headers: Mapping[str, str] | None = None
+    ) -> bool:
+        """Store a message durably; False when a message of this id was stored before."""
+        return await self._publisher.publish(subject, data, message_id, headers)
+
+    async def broadcast(self, subject: str, data: bytes) -> None:
+        """Send to whoever listens now, without waiting for anything."""
+        with translated(f"broadcasting to {subject}"):
+            await self._connected.publish(subject, data)
+
+    async def listen(self, subject: str, on_message: OnMessage) -> NatsSubscription:
+        """Call back for every message on the subject from now on."""
+
+        async def received(message: Msg) -> None:
+            on_message(message.subject, message.data)
+
+        with translated(f"listening to {subject}"):
+            return NatsSubscription(self._connected, await self._connected.subscribe(subject, cb=received))
+
+    async def ensure_function(self, function: str, max_deliver: int = -1) -> None:
+        """Make the stream and the lanes of a function exist."""
+        await ensure_function(self._connected, self._config, function)
+
+    async def serve(
+        self, function: str, slots: int, on_delivery: OnDelivery, *, lanes: Iterable[Lane] = tuple(Lane)
+    ) -> NatsConsumer:
+        """Pull a function's messages, never more than the free slots, weighted over its lanes."""
+        consumer = NatsConsumer(self._connected, self._heartbeats, function, slots, on_delivery, lanes)
+        await consumer.open()
+        self._consumers.append(consumer)
+        return consumer
+
+    async def history(self, subject: str, limit: int = 1000) -> list[tuple[str, bytes]]:
+        """Stored messages on a subject of a log, oldest first, at most `limit`."""
+        log_config = next(
+            (found for found in LOGS if any(matches(pattern, subject) for pattern in found.subjects)), None
+        )
+        if log_config is None:
+            raise BusError(f"no log keeps {subject}; logs: {', '.join(entry.name for entry in LOGS)}")
+        found: list[tuple[str, bytes]] = []
+        sequence = 1
+        while len(found) < limit:
+            message = await self._next_by_subject(log_config.name, subject, sequence)
+            if message is None:
+                break
+            headers = message.headers or {}
+            found.append((headers["Nats-Subject"], message.data))
+            sequence = int(headers["Nats-Sequence"]) + 1
+        return found
+
+    async def _next_by_subject(self, stream: str, subject: str, sequence: int) -> Msg | None:
+        body = f'{{"seq":{sequence},"next_by_subj":"{subject}"}}'.encode()
+        with translated(f"reading {subject}"):
+            message = await self._connected.request(f"$JS.API.DIRECT.GET.{stream}", body, timeout=5.0)
+        return None if (message.headers or {}).get("Status") else message
+
+    async def backlog(self, function: str) -> dict[Lane, tuple[int, int]]:
+        """Messages that wait and messages in flight, by lane."""
+        counts: dict[Lane, tuple[int, int]] = {}
+        for lane in Lane:
+            operation = f"CONSUMER.INFO.{function_stream(function)}.{lane.value}"
+            try:
+                info: dict[str, Any] = await request(self._connected, operation, {})
+            except NotFoundError:
+                counts[lane] = (0, 0)
+            else:
+                counts[lane] = (info["num_pending"], info["num_ack_pending"])
+        return counts
+
+    async def bucket(self, name: str) -> NatsKeyValue:
+        """A KV bucket of `bus.subjects.BUCKETS`; `setup` has made it."""
+        if name not in BUCKETS:
+            raise BusError(f"no bucket {name!r}; buckets: {', '.join(BUCKETS)}")
+        if name not in self._buckets:
+            self._buckets[name] = NatsKeyValue(self._connected, name)
+        return self._buckets[name]
+
+    async def _on_reconnect(self) -> None:
+        log.info("nats: connected again")
+        await self._publisher.resend()
+        for consumer in self._consumers:
+            await consumer.revive()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            for consumer in self._consumers:
+                try:
+                    await consumer.watch()
+                except OmnibusError as error:
+                    log.warning("pulling again failed: %s", error)

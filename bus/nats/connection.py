@@ -1,0 +1,132 @@
+"""One connection to NATS: settings, reconnecting, and foreign errors turned into ours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import nats
+from nats.aio.client import Client
+from nats.errors import (
+    AuthorizationError,
+    ConnectionClosedError,
+    ConnectionDrainingError,
+    ConnectionReconnectingError,
+    MaxPayloadError,
+    NoRespondersError,
+    NoServersError,
+    OutboundBufferLimitError,
+)
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeoutError
+
+from bus.errors import BusError, BusUnavailableError, PayloadTooLargeError, UnauthorizedError
+
+log = logging.getLogger("omnibus.bus")
+
+_UNAVAILABLE = (
+    ConnectionClosedError,
+    ConnectionDrainingError,
+    ConnectionReconnectingError,
+    NoRespondersError,
+    NoServersError,
+    OutboundBufferLimitError,
+    NatsTimeoutError,
+    OSError,
+    TimeoutError,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NatsConfig:
+    """Where the bus is and how patient to be with it.
+
+    Attributes:
+        url: Of the server, or several, separated by commas.
+        token: Secret of the server, if it asks for one.
+        credentials: Path of a `.creds` file (NATS 2.0 JWT), if the server asks for one.
+        name: How this client calls itself in the server's connection list.
+        connect_timeout_s: How long the first connection may take.
+        publish_timeout_s: How long a publish may stay unconfirmed; it is sent again within that time.
+        reconnect_wait_s: Between two tries to connect again; there is no limit to their number.
+        ack_wait_s: After this long without a sign of life from its worker a message is delivered elsewhere.
+        replicas: Copies of every stream and bucket in the cluster.
+    """
+
+    url: str = "nats://127.0.0.1:4222"
+    token: str | None = field(default=None, repr=False)
+    credentials: str | None = None
+    name: str = "omnibus"
+    connect_timeout_s: float = 5.0
+    publish_timeout_s: float = 10.0
+    reconnect_wait_s: float = 0.1
+    ack_wait_s: float = 5.0
+    replicas: int = 1
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn errors of the driver into ours, with `what` was being done.
+
+    Raises:
+        BusUnavailableError: (retryable) no connection or no answer.
+        PayloadTooLargeError: The server does not take messages of that size.
+        BusError: Anything else the server refused.
+    """
+    try:
+        yield
+    except AuthorizationError as error:
+        raise UnauthorizedError(f"{what}: the NATS server refused our credentials; check the token") from error
+    except MaxPayloadError as error:
+        raise PayloadTooLargeError(f"{what}: larger than the NATS server's max_payload") from error
+    except _UNAVAILABLE as error:
+        raise BusUnavailableError(f"{what}: {type(error).__name__}: {error}") from error
+    except NatsError as error:
+        raise BusError(f"{what}: {error}") from error
+
+
+async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]]) -> Client:
+    """Open a connection that heals itself.
+
+    Args:
+        config: Where and how.
+        on_reconnect: Called after every new connection but the first.
+
+    Raises:
+        BusUnavailableError: (retryable) nothing answered within `connect_timeout_s`.
+        UnauthorizedError: The server refused our credentials.
+    """
+
+    async def on_error(error: Exception) -> None:
+        log.warning("nats: %s: %s", type(error).__name__, error)
+
+    async def on_disconnect() -> None:
+        log.info("nats: disconnected from %s", config.url)
+
+    client = Client()
+    with translated(f"connecting to {config.url}"):
+        await asyncio.wait_for(
+            client.connect(
+                servers=config.url.split(","),
+                name=config.name,
+                token=config.token,
+                user_credentials=config.credentials,
+                connect_timeout=2,
+                allow_reconnect=True,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=config.reconnect_wait_s,  # type: ignore[arg-type] # any number of seconds works
+                ping_interval=20,
+                max_outstanding_pings=2,
+                error_cb=on_error,
+                disconnected_cb=on_disconnect,
+                reconnected_cb=on_reconnect,
+            ),
+            config.connect_timeout_s,
+        )
+    return client
+
+
+__all__ = ["Client", "NatsConfig", "connect", "nats", "translated"]

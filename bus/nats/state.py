@@ -1,0 +1,141 @@
+"""KV buckets with compare-and-set, straight on their streams."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
+
+from bus.errors import BusError, BusUnavailableError, ConflictError, PayloadTooLargeError
+from bus.nats.connection import Client, translated
+from bus.nats.streams import request
+
+_WRONG_LAST_SEQUENCE = (10071, 10164)
+_MAX_KEYS = 100_000
+
+
+class NatsSubscription:
+    """Something that is being listened to."""
+
+    def __init__(self, client: Client, subscription: Any) -> None:
+        self._client = client
+        self._subscription = subscription
+
+    async def close(self) -> None:
+        """Stop; closing twice is fine."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None and not self._client.is_closed:
+            with translated("unsubscribing"):
+                await subscription.unsubscribe()
+
+
+class NatsKeyValue:
+    """One bucket.
+
+    Source: ADR-8, JetStream based Key-Value Stores. A removal is a message with `KV-Operation: DEL`.
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._stream = f"KV_{name}"
+        self._prefix = f"$KV.{name}."
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        """Value and revision; None when there is none."""
+        with translated(f"reading {self._name}/{key}"):
+            message = await self._client.request(
+                f"$JS.API.DIRECT.GET.{self._stream}.{self._prefix}{key}", b"", timeout=5.0
+            )
+        headers = message.headers or {}
+        if headers.get("Status") == "404" or headers.get("KV-Operation"):
+            return None
+        if "Nats-Sequence" not in headers:
+            raise BusUnavailableError(f"reading {self._name}/{key}: {headers.get('Description', 'no answer')}")
+        return message.data, int(headers["Nats-Sequence"])
+
+    async def put(self, key: str, value: bytes) -> int:
+        """Write whatever was there; returns the revision."""
+        return await self._write(key, value, {})
+
+    async def create(self, key: str, value: bytes) -> int:
+        """Write when nothing is there.
+
+        Raises:
+            ConflictError: (retryable) something is.
+        """
+        try:
+            return await self.update(key, value, 0)
+        except ConflictError:
+            revision = await self._removed_revision(key)
+            if revision is None:
+                raise
+            return await self.update(key, value, revision)
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        """Write when the revision is still this one.
+
+        Raises:
+            ConflictError: (retryable) it is not.
+        """
+        return await self._write(key, value, {"Nats-Expected-Last-Subject-Sequence": str(revision)})
+
+    async def delete(self, key: str) -> None:
+        """Remove the key."""
+        await self._write(key, b"", {"KV-Operation": "DEL"})
+
+    async def entries(self) -> dict[str, bytes]:
+        """Every key with its value."""
+        body = {"subjects_filter": f"{self._prefix}>"}
+        info = await request(self._client, f"STREAM.INFO.{self._stream}", body)
+        found: dict[str, bytes] = {}
+        for subject in sorted(info["state"].get("subjects") or {})[:_MAX_KEYS]:
+            key = subject[len(self._prefix) :]
+            entry = await self.get(key)
+            if entry is not None:
+                found[key] = entry[0]
+        return found
+
+    async def watch(self, on_change: Callable[[str, bytes | None], None]) -> NatsSubscription:
+        """Call back for every present entry and every later change; None is a removal."""
+
+        async def changed(message: Msg) -> None:
+            removed = bool((message.headers or {}).get("KV-Operation"))
+            on_change(message.subject[len(self._prefix) :], None if removed else message.data)
+
+        with translated(f"watching {self._name}"):
+            subscription = await self._client.subscribe(f"{self._prefix}>", cb=changed)
+        for key, value in (await self.entries()).items():
+            on_change(key, value)
+        return NatsSubscription(self._client, subscription)
+
+    async def _write(self, key: str, value: bytes, headers: dict[str, str]) -> int:
+        if len(value) + 512 > self._client.max_payload:
+            raise PayloadTooLargeError(
+                f"{self._name}/{key}: {len(value)} bytes are over max_payload, {self._client.max_payload}",
+                nbytes=len(value),
+                limit=self._client.max_payload,
+            )
+        with translated(f"writing {self._name}/{key}"):
+            message = await self._client.request(self._prefix + key, value, timeout=5.0, headers=headers or None)
+        answer = json.loads(message.data)
+        failure = answer.get("error")
+        if failure is None:
+            return int(answer["seq"])
+        if failure.get("err_code") in _WRONG_LAST_SEQUENCE:
+            raise ConflictError(f"{self._name}/{key} was changed by somebody else", key=key)
+        raise BusError(f"writing {self._name}/{key}: {failure.get('description')}", key=key)
+
+    async def _removed_revision(self, key: str) -> int | None:
+        """Revision of the removal that is the last word on the key; None when its last word is a value."""
+        try:
+            answer = await request(self._client, f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._prefix + key})
+        except NotFoundError:
+            return 0
+        message = answer["message"]
+        headers = base64.b64decode(message.get("hdrs", "")).decode()
+        return int(message["seq"]) if "KV-Operation" in headers else None

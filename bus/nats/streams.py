@@ -1,0 +1,129 @@
+"""Streams, consumers and buckets as JetStream keeps them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nats.js.errors import NotFoundError
+
+from bus.contracts import Lane
+from bus.errors import BusError, BusUnavailableError
+from bus.nats.connection import Client, NatsConfig, translated
+from bus.subjects import BucketConfig, LogConfig, function_stream, work
+
+_SECOND_NS = 1_000_000_000
+DUPLICATE_WINDOW_S = 120
+"""Within this time a stream recognises a message id that it has stored."""
+
+_ALREADY_DIFFERENT = (10058, 10148)
+_MAX_MESSAGES = 100_000
+
+
+async def request(client: Client, operation: str, body: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:
+    """One call of the JetStream API.
+
+    Source: NATS reference, JetStream wire API, `$JS.API.*`.
+
+    Raises:
+        NotFoundError: The stream, consumer or message does not exist.
+        BusUnavailableError: (retryable) JetStream does not answer.
+        BusError: It refused.
+    """
+    with translated(f"JetStream {operation}"):
+        message = await client.request(f"$JS.API.{operation}", json.dumps(body).encode(), timeout=timeout_s)
+    answer: dict[str, Any] = json.loads(message.data)
+    failure = answer.get("error")
+    if failure is None:
+        return answer
+    if failure.get("code") == 404:
+        raise NotFoundError(code=404, err_code=failure.get("err_code"), description=failure.get("description"))
+    kind = BusUnavailableError if failure.get("code") == 503 else BusError
+    raise kind(f"JetStream {operation}: {failure.get('description')}", err_code=failure.get("err_code"))
+
+
+async def _ensure_stream(client: Client, name: str, config: dict[str, Any]) -> None:
+    body = {"name": name, "num_replicas": 1, "allow_direct": True, **config}
+    try:
+        await request(client, f"STREAM.CREATE.{name}", body)
+    except BusError as error:
+        if error.details.get("err_code") not in _ALREADY_DIFFERENT:
+            raise
+        await request(client, f"STREAM.UPDATE.{name}", body)
+
+
+async def ensure_function(client: Client, config: NatsConfig, function: str) -> None:
+    """The work-queue stream of a function, with one durable pull consumer for each lane.
+
+    Dead letters are decided by the invoker, which knows why; so the server never stops delivering.
+    """
+    name = function_stream(function)
+    await _ensure_stream(
+        client,
+        name,
+        {
+            "subjects": [work(function, lane) for lane in Lane],
+            "retention": "workqueue",
+            "storage": "file",
+            "discard": "new",
+            "max_msgs": _MAX_MESSAGES,
+            "duplicate_window": DUPLICATE_WINDOW_S * _SECOND_NS,
+            "num_replicas": config.replicas,
+        },
+    )
+    for lane in Lane:
+        consumer = {
+            "durable_name": lane.value,
+            "filter_subject": work(function, lane),
+            "ack_policy": "explicit",
+            "ack_wait": int(config.ack_wait_s * _SECOND_NS),
+            "max_deliver": -1,
+            "max_ack_pending": 10_000,
+            "max_waiting": 2_048,
+        }
+        body = {"stream_name": name, "config": consumer}
+        await request(client, f"CONSUMER.CREATE.{name}.{lane.value}.{work(function, lane)}", body)
+
+
+async def ensure_log(client: Client, config: NatsConfig, log: LogConfig) -> None:
+    """A stream that keeps messages for a time."""
+    await _ensure_stream(
+        client,
+        log.name,
+        {
+            "subjects": list(log.subjects),
+            "retention": "limits",
+            "storage": "memory" if log.memory else "file",
+            "max_age": int(log.keep_s * _SECOND_NS),
+            "duplicate_window": int(min(DUPLICATE_WINDOW_S, log.keep_s) * _SECOND_NS),
+            "num_replicas": config.replicas,
+            **(
+                {"max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": True}
+                if log.once
+                else {"discard": "old"}
+            ),
+        },
+    )
+
+
+async def ensure_bucket(client: Client, config: NatsConfig, bucket: BucketConfig) -> None:
+    """The stream behind a KV bucket.
+
+    Source: ADR-8, JetStream based Key-Value Stores.
+    """
+    await _ensure_stream(
+        client,
+        f"KV_{bucket.name}",
+        {
+            "subjects": [f"$KV.{bucket.name}.>"],
+            "retention": "limits",
+            "storage": "memory" if bucket.memory else "file",
+            "max_age": int(bucket.ttl_s * _SECOND_NS),
+            "max_msgs_per_subject": 1,
+            "discard": "new",
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "duplicate_window": int(min(DUPLICATE_WINDOW_S, bucket.ttl_s or DUPLICATE_WINDOW_S) * _SECOND_NS),
+            "num_replicas": config.replicas,
+        },
+    )

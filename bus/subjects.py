@@ -1,0 +1,130 @@
+"""Every subject, stream and bucket of the system, in one place.
+
+| what              | subject                    |
+|-------------------|----------------------------|
+| work              | `fn.<function>.<lane>`     |
+| starting a pipeline | `fn.pipeline.start.<lane>` |
+| results           | `result.<request>`         |
+| tokens            | `token.<request>`          |
+| spans             | `trace.<request>`          |
+| dead letters      | `dlq.<function>`           |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bus.contracts import Lane
+
+START_FUNCTION = "pipeline.start"
+"""The function that takes a `Request` and starts its pipeline."""
+
+
+def work(function: str, lane: Lane) -> str:
+    """Where a function's events of a lane go."""
+    return f"fn.{function}.{lane.value}"
+
+
+def result(request: str) -> str:
+    """Where the end of a request is told, once."""
+    return f"result.{request}"
+
+
+def token(request: str) -> str:
+    """Where a request's answer is streamed."""
+    return f"token.{request}"
+
+
+def trace(request: str) -> str:
+    """Where the spans of a request go."""
+    return f"trace.{request}"
+
+
+def dead(function: str) -> str:
+    """Where a function's dead letters go."""
+    return f"dlq.{function}"
+
+
+def answers(request: str) -> str:
+    """Matches the result, the tokens and the spans of a request: one subscription hears all three."""
+    return f"*.{request}"
+
+
+def function_stream(function: str) -> str:
+    """Name of the stream that keeps a function's work."""
+    return "FN_" + function.replace(".", "_")
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subject is one that the pattern means: `*` is one token, a last `>` one or more.
+
+    Source: NATS documentation, Subject-Based Messaging, Wildcards.
+    """
+    wanted, tokens = pattern.split("."), subject.split(".")
+    for index, token_pattern in enumerate(wanted):
+        if token_pattern == ">":
+            return index == len(wanted) - 1 and len(tokens) > index
+        if index >= len(tokens) or token_pattern not in ("*", tokens[index]):
+            return False
+    return len(wanted) == len(tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig:
+    """A stream that keeps what happened.
+
+    Attributes:
+        name: Of the stream.
+        subjects: What it captures.
+        keep_s: How long, in seconds.
+        memory: In memory instead of on disk.
+        once: The first message on a subject stays the only one.
+    """
+
+    name: str
+    subjects: tuple[str, ...]
+    keep_s: float
+    memory: bool = False
+    once: bool = False
+
+
+LOGS = (
+    LogConfig(name="RESULTS", subjects=("result.*",), keep_s=86_400, once=True),
+    LogConfig(name="TOKENS", subjects=("token.*",), keep_s=600, memory=True),
+    LogConfig(name="TRACES", subjects=("trace.*",), keep_s=86_400),
+    LogConfig(name="DEAD", subjects=("dlq.>",), keep_s=7 * 86_400),
+)
+"""The logs that every deployment has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketConfig:
+    """A KV bucket.
+
+    Attributes:
+        name: Of the bucket.
+        ttl_s: Entries vanish after this many seconds; 0: never.
+        memory: In memory instead of on disk.
+    """
+
+    name: str
+    ttl_s: float = 0.0
+    memory: bool = False
+
+
+LEASE_TTL_S = 10.0
+"""A worker that has not renewed its lease for this long is gone."""
+
+BUCKETS = {
+    bucket.name: bucket
+    for bucket in (
+        BucketConfig(name="requests", ttl_s=86_400),
+        BucketConfig(name="joins", ttl_s=86_400),
+        BucketConfig(name="cancels", ttl_s=3_600, memory=True),
+        BucketConfig(name="workers", ttl_s=LEASE_TTL_S, memory=True),
+        BucketConfig(name="models"),
+        BucketConfig(name="plans"),
+        BucketConfig(name="cache", ttl_s=86_400),
+    )
+}
+"""The KV buckets that every deployment has."""

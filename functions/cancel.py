@@ -1,0 +1,56 @@
+"""Requests that nobody waits for any more."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from bus.ports import KeyValue, Subscription
+
+MOST_REMEMBERED = 10_000
+"""Tombstones that a process keeps in mind; the oldest go first."""
+
+
+class Cancellations:
+    """The cancel tombstones, mirrored from the bus so that asking costs nothing. Use as a context manager."""
+
+    def __init__(self, bucket: KeyValue) -> None:
+        self._bucket = bucket
+        self._cancelled: dict[str, None] = {}
+        self._watch: Subscription | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start to mirror."""
+        self._watch = await self._bucket.watch(self._on_change)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop to mirror."""
+        if self._watch is not None:
+            await self._watch.close()
+            self._watch = None
+
+    def __contains__(self, request: str) -> bool:
+        return request in self._cancelled
+
+    async def cancel(self, request: str, reason: str) -> None:
+        """Tell every worker that nobody waits for this request."""
+        self._remember(request)
+        await self._bucket.put(request, reason.encode())
+
+    async def withdraw(self, request: str) -> None:
+        """Somebody waits again: a dead letter of the request is replayed."""
+        await self._bucket.delete(request)
+
+    def _on_change(self, request: str, reason: bytes | None) -> None:
+        if reason is None:
+            self._cancelled.pop(request, None)
+        else:
+            self._remember(request)
+
+    def _remember(self, request: str) -> None:
+        self._cancelled[request] = None
+        while len(self._cancelled) > MOST_REMEMBERED:  # tombstones expire on the bus without a word
+            del self._cancelled[next(iter(self._cancelled))]

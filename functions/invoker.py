@@ -1,0 +1,238 @@
+"""One delivery of one event: decode, check, run, route, settle. The only place that decides ack, nak or term."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from bus import subjects
+from bus.contracts import CacheState, Contract, DeadLetter, Event, ResultStatus, Span, TokenChunk
+from bus.contracts.codec import decode, encode, encode_json, validate
+from bus.contracts.event import ReplyFormat
+from bus.errors import (
+    CancelledRequestError,
+    ContractError,
+    DeadlineExceededError,
+    DeliveryExhaustedError,
+    HandlerError,
+    OmnibusError,
+)
+from bus.ports import Bus, Delivery, ObjectStore, Settlement, TensorPlane
+from functions.cache import StageCache
+from functions.cancel import Cancellations
+from functions.context import Context
+from functions.flow.catalog import PlanCache
+from functions.flow.router import Router, error_record
+from functions.signals import Reject, Retry, Skip
+from functions.spec import FunctionSpec
+
+log = logging.getLogger("omnibus.invoker")
+
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """What every run of every function of a worker shares."""
+
+    bus: Bus
+    store: ObjectStore
+    tensors: TensorPlane
+    router: Router
+    plans: PlanCache
+    cache: StageCache
+    cancellations: Cancellations
+    worker: str
+    executor: Executor | None = None
+
+
+class Invoker:
+    """Runs one function for the deliveries that its consumer brings."""
+
+    def __init__(self, spec: FunctionSpec, model: Any, services: Services) -> None:
+        self.spec = spec
+        self.served = 0
+        self._model = model
+        self._services = services
+
+    async def __call__(self, delivery: Delivery, settlement: Settlement) -> None:
+        """Take one delivery to its settlement; never raises for anything that a message can cause."""
+        started_s = time.time()
+        try:
+            event = decode(Event, delivery.data)
+        except ContractError as error:
+            log.error("%s: a message that is no event: %s", self.spec.name, error)
+            await self._bury_raw(delivery, error)
+            await settlement.term()
+            return
+        run = _Run(event, delivery, started_s)
+        try:
+            await self._handle(run, settlement)
+        except OmnibusError as error:
+            await self._on_error(run, error, settlement)
+        except Exception as error:
+            log.exception("%s: request %s: the handler failed", self.spec.name, event.request)
+            wrapped = HandlerError(f"{self.spec.name}: {type(error).__name__}: {error}")
+            wrapped.__cause__ = error
+            await self._on_error(run, wrapped, settlement)
+        finally:
+            self.served += 1
+
+    async def _handle(self, run: _Run, settlement: Settlement) -> None:
+        event = run.event
+        if run.delivery.attempt > self.spec.max_attempts:
+            raise DeliveryExhaustedError(
+                f"{self.spec.name}: delivered {run.delivery.attempt} times without an answer: "
+                "its workers died or were cut off",
+                attempts=run.delivery.attempt,
+            )
+        context = self._context(run)
+        context.check()
+        try:
+            outputs: dict[str, Any] | None = await self._outputs(run, context)
+            status = "ok"
+        except Skip as signal:
+            outputs, status = None, "skipped"
+            context.note(reason=signal.reason)
+        except Retry as signal:
+            await self._retry(run, settlement, signal.delay_s, signal.reason)
+            return
+        except Reject as signal:
+            raise HandlerError(f"{self.spec.name} rejected the message: {signal.reason}") from signal
+        if event.plan:
+            plan = await self._services.plans.get(event.plan)
+            await self._services.router.advance(plan, event, outputs)
+        await settlement.ack()
+        await self._trace(run, status, context.notes)
+
+    async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
+        inputs = validate(self.spec.inputs, run.event.inputs)
+        if not self.spec.cacheable:
+            return await self._run(inputs, context)
+        key = self._services.cache.key(self.spec, inputs)
+        known = await self._services.cache.get(key)
+        if known is not None:
+            run.cache = CacheState.HIT
+            return known
+        run.cache = CacheState.MISS
+        outputs = await self._run(inputs, context)
+        await self._services.cache.put(key, outputs)
+        return outputs
+
+    async def _run(self, inputs: Contract, context: Context[Any]) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(self.spec.timeout_s):
+                outputs = await self.spec.handler(context, inputs)
+        except TimeoutError as error:
+            raise DeadlineExceededError(f"{self.spec.name} ran longer than its {self.spec.timeout_s:g} s") from error
+        return outputs.model_dump()
+
+    def _context(self, run: _Run) -> Context[Any]:
+        services, event = self._services, run.event
+        return Context(
+            event=event,
+            model=self._model,
+            store=services.store,
+            tensors=services.tensors,
+            attempt=run.delivery.attempt,
+            emit_chunk=self._emit if event.reply_format is ReplyFormat.MSGPACK else self._emit_json,
+            executor=services.executor,
+            is_cancelled=lambda: event.request in services.cancellations,
+        )
+
+    async def _emit(self, chunk: TokenChunk) -> None:
+        await self._services.bus.broadcast(subjects.token(chunk.request), encode(chunk))
+
+    async def _emit_json(self, chunk: TokenChunk) -> None:
+        await self._services.bus.broadcast(subjects.token(chunk.request), encode_json(chunk))
+
+    async def _on_error(self, run: _Run, error: OmnibusError, settlement: Settlement) -> None:
+        try:
+            if error.retryable and run.delivery.attempt < self.spec.max_attempts:
+                await self._retry(run, settlement, error.retry_after_s, f"{error.code}: {error.message}")
+            elif isinstance(error, (CancelledRequestError, DeadlineExceededError)):
+                await self._give_up(run, error)
+                await settlement.ack()
+            else:
+                await self._bury(run, error)
+                await settlement.term()
+        except OmnibusError as failure:
+            # The bus itself fails: without a settlement the message comes again after the ack wait.
+            log.warning("%s: request %s: not settled: %s", self.spec.name, run.event.request, failure)
+
+    async def _retry(self, run: _Run, settlement: Settlement, delay_s: float | None, reason: str) -> None:
+        if delay_s is None:
+            delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (run.delivery.attempt - 1))
+            delay_s *= random.uniform(0.5, 1.5)
+        log.info("%s: request %s again in %.2f s: %s", self.spec.name, run.event.request, delay_s, reason)
+        await settlement.nak(delay_s)
+        await self._trace(run, "retry", {"reason": reason, "delay_s": delay_s})
+
+    async def _give_up(self, run: _Run, error: OmnibusError) -> None:
+        cancelled = isinstance(error, CancelledRequestError)
+        status = ResultStatus.CANCELLED if cancelled else ResultStatus.FAILED
+        await self._services.router.fail(run.event, error, status)
+        await self._trace(run, error.code, {"wasted_s": time.time() - run.started_s})
+
+    async def _bury(self, run: _Run, error: OmnibusError) -> None:
+        event = run.event
+        letter = DeadLetter(
+            event=event,
+            error=error_record(error, event.stage),
+            attempts=run.delivery.attempt,
+            first_delivered_s=run.delivery.queued_s,
+            dead_s=time.time(),
+            worker=self._services.worker,
+        )
+        message_id = f"{event.message_id}.dead"
+        await self._services.bus.publish(subjects.dead(self.spec.name), encode(letter), message_id=message_id)
+        await self._services.router.fail(event, error)
+        # Branches of the request that still run would work for nobody.
+        await self._services.cancellations.cancel(event.request, f"failed in {event.stage}")
+        await self._trace(run, error.code, {"message": error.message})
+
+    async def _bury_raw(self, delivery: Delivery, error: OmnibusError) -> None:
+        event = Event(
+            request="unknown", stage="unknown", function=self.spec.name, pipeline="unknown",
+            created_s=delivery.queued_s, inputs={"raw": delivery.data},
+        )  # fmt: skip
+        letter = DeadLetter(
+            event=event, error=error_record(error), attempts=delivery.attempt,
+            first_delivered_s=delivery.queued_s, dead_s=time.time(), worker=self._services.worker,
+        )  # fmt: skip
+        message_id = f"{self.spec.name}.{delivery.queued_s}.dead"
+        await self._services.bus.publish(subjects.dead(self.spec.name), encode(letter), message_id=message_id)
+
+    async def _trace(self, run: _Run, status: str, notes: dict[str, Any]) -> None:
+        event = run.event
+        span = Span(
+            request=event.request,
+            stage=event.stage,
+            function=self.spec.name,
+            worker=self._services.worker,
+            attempt=run.delivery.attempt,
+            status=status,
+            cache=run.cache,
+            queued_s=run.delivery.queued_s,
+            started_s=run.started_s,
+            finished_s=time.time(),
+            traceparent=event.traceparent,
+            details=notes,
+        )
+        await self._services.bus.broadcast(subjects.trace(event.request), encode(span))
+
+
+class _Run:
+    """One delivery being handled."""
+
+    def __init__(self, event: Event, delivery: Delivery, started_s: float) -> None:
+        self.event = event
+        self.delivery = delivery
+        self.started_s = started_s
+        self.cache = CacheState.OFF
