@@ -92,3 +92,29 @@ class SpeechOptions(Contract):
     voice: str = "af_heart"
     speed: float = Field(default=1.0, ge=0.25, le=4.0)
     format: str = Field(default="wav", pattern="^(wav|mp3|opus|flac|pcm)$")
+
+
+class Speech(Contract):
+    """A spoken text."""
+
+    audio: MediaRef
+    seconds: float = Field(ge=0)
+    sample_rate_hz: int = Field(gt=0)
+    voice: str
+    format: str
+
+
+class Usage(Contract):
+    """Tokens that a request cost, OpenAI's names."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    by_modality: dict[str, int] = Field(default_factory=dict, description="Prompt tokens by modality.")
+
+
+class ImageLabels(Contract):
+    """What an encoder saw in one image."""
+
+    part: int = Field(ge=0)
+    names: tuple[str, ...]
+    probabilities: tuple[float, ...]
