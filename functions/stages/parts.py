@@ -1,4 +1,22 @@
-"""The contracts that stages hand to each other."""
+"""The contracts that stages hand to each other.
+
+| function           | inputs                                             | outputs                          |
+|--------------------|----------------------------------------------------|----------------------------------|
+| `media.fetch`      | media: MediaSource…                                | images, audio, videos: MediaItem… |
+| `image.preprocess` | images: MediaItem…                                 | images: ImageTensor…             |
+| `image.encode`     | images: ImageTensor…                               | blocks: Block…, labels: ImageLabels… |
+| `image.ocr`        | images: MediaItem…                                 | pages: Page…                     |
+| `audio.preprocess` | clips: MediaItem…                                  | clips: AudioTensor…              |
+| `audio.transcribe` | clips: AudioTensor…, options?                      | blocks: Block…, transcripts: Transcript… |
+| `video.preprocess` | videos: MediaItem…                                 | images: ImageTensor…, clips: AudioTensor… |
+| `text.embed`       | texts: str…                                        | vectors: TensorRef, tokens: int  |
+| `fuse`             | messages: Message…, images, speech, frames, soundtracks: Block…, sampling? | prompt: FusedPrompt |
+| `generate`         | prompt: FusedPrompt, sampling?                     | text, finish_reason, usage: Usage |
+| `speak`            | text, options: SpeechOptions?                      | speech: Speech                   |
+| `assemble`         | the parts                                          | answer: Answer                   |
+
+`part` is the index in the request's list of media. A stage whose required list is empty is skipped.
+"""
 
 from __future__ import annotations
 
