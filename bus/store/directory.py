@@ -149,7 +149,6 @@ def _translated(action: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailableError(
-            f"cannot {action} {path}: {error.strerror or error}; "
-            "check that the folder is there, writable and not full",
+            f"cannot {action} {path}: {error.strerror or error}; check that the folder is there, writable and not full",
             path=str(path),
         ) from error

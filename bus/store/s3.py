@@ -16,7 +16,7 @@ from typing import Self
 
 import urllib3
 from minio import Minio
-from minio.error import MinioException, S3Error, ServerError
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from bus.errors import ObjectMissingError, StoreError, StoreUnavailableError
 from bus.store.keys import check_key
@@ -120,9 +120,7 @@ class S3ObjectStore:
 
     async def keys(self, prefix: str = "") -> AsyncIterator[str]:
         """Every key that starts with the prefix, sorted."""
-        found = self._client.list_objects(
-            bucket_name=self.config.bucket, prefix=self._prefix + prefix, recursive=True
-        )
+        found = self._client.list_objects(bucket_name=self.config.bucket, prefix=self._prefix + prefix, recursive=True)
         while True:
             async with self._slots:
                 page = await asyncio.to_thread(self._page, found)
@@ -191,6 +189,9 @@ class S3ObjectStore:
             ) from error
         except ServerError as error:
             raise StoreUnavailableError(f"{where}: HTTP {error.status_code}", key=name) from error
+        except InvalidResponseError as error:
+            # A page instead of XML is what a load balancer says when the store behind it does not answer.
+            raise StoreUnavailableError(f"{where}: not an answer of S3 ({str(error)[:100]})", key=name) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise StoreUnavailableError(f"{where}: no answer from the server ({error})", key=name) from error
         except (MinioException, ValueError) as error:
