@@ -179,7 +179,7 @@ class Bus(Protocol):
     async def listen(self, subject: str, on_message: OnMessage) -> Subscription:
         """Call back for every message on the subject from now on; `*` and `>` work."""
 
-    async def ensure_function(self, function: str, max_deliver: int) -> None:
+    async def ensure_function(self, function: str) -> None:
         """Make the stream and the lanes of a function exist."""
 
     async def serve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,8 +31,9 @@ def new_request_id() -> str:
 class Running:
     """One request on its way. Use as a context manager; leaving it early cancels the request."""
 
-    def __init__(self, client: PipelineClient, request: Request) -> None:
+    def __init__(self, client: PipelineClient, request: Request, start: Callable[[Request], Awaitable[None]]) -> None:
         self.request = request
+        self._start = start
         self._client = client
         self._messages: asyncio.Queue[TokenChunk | Result] = asyncio.Queue()
         self._subscription: Subscription | None = None
@@ -48,7 +49,7 @@ class Running:
         """Listen first, then start, so that nothing is missed."""
         self._subscription = await self._client.bus.listen(subjects.answers(self.id), self._on_message)
         try:
-            await self._client.start(self.request)
+            await self._start(self.request)
         except BaseException:
             await self._subscription.close()
             raise
@@ -138,14 +139,10 @@ class PipelineClient:
     def __init__(self, bus: Bus, pipelines: Pipelines) -> None:
         self.bus = bus
         self.pipelines = pipelines
-        self._router: Router
-        self._cancellations: Cancellations
 
     async def __aenter__(self) -> Self:
         """Announce the pipelines' plans."""
         await self.pipelines.announce(await self.bus.bucket("plans"))
-        self._router = Router(self.bus, Joins(await self.bus.bucket("joins")))
-        self._cancellations = Cancellations(await self.bus.bucket("cancels"))
         return self
 
     async def __aexit__(
@@ -173,7 +170,11 @@ class PipelineClient:
             lane: Service class.
             **fields: Other fields of `Request`, such as `tenant`, `labels` and `traceparent`.
         """
-        return Running(self, self._request(pipeline, inputs, request, timeout_s, lane, fields))
+        return Running(self, self._request(pipeline, inputs, request, timeout_s, lane, fields), self.start)
+
+    def follow(self, request: Request) -> Running:
+        """A request that is published, as any client can, when the returned context is entered."""
+        return Running(self, request, self.publish_request)
 
     async def enqueue(
         self,
@@ -203,11 +204,12 @@ class PipelineClient:
 
     async def start(self, request: Request) -> None:
         """Publish the first stages at once, without the hop over the starting function."""
-        await self._router.start(self.pipelines.get(request.pipeline), request)
+        router = Router(self.bus, Joins(await self.bus.bucket("joins")))
+        await router.start(self.pipelines.get(request.pipeline), request)
 
     async def cancel(self, request: str, reason: str = "cancelled") -> None:
         """Stop a request wherever it is."""
-        await self._cancellations.cancel(request, reason)
+        await Cancellations(await self.bus.bucket("cancels")).cancel(request, reason)
 
     async def result(self, request: str) -> Result | None:
         """The result of a request of the last 24 hours; None while there is none."""

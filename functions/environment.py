@@ -58,7 +58,7 @@ class FunctionEnvironment:
         if isinstance(self.bus, MemoryBus):
             await self._stack.enter_async_context(self.bus)
         self.store = await self._stack.enter_async_context(DirectoryObjectStore(folder / "store"))
-        self.tensors = Plane(self.store, directory=folder / "tensors")
+        self.tensors = await self._stack.enter_async_context(Plane(self.store, directory=folder / "tensors"))
         return self
 
     async def __aexit__(

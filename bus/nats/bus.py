@@ -111,7 +111,7 @@ class NatsBus:
         with translated(f"listening to {subject}"):
             return NatsSubscription(self._connected, await self._connected.subscribe(subject, cb=received))
 
-    async def ensure_function(self, function: str, max_deliver: int = -1) -> None:
+    async def ensure_function(self, function: str) -> None:
         """Make the stream and the lanes of a function exist."""
         await ensure_function(self._connected, self._config, function)
 

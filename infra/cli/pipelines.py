@@ -1,0 +1,77 @@
+"""`omnibus pipelines`: the graphs of functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from functions.flow.catalog import BUILT_IN, Pipelines
+from functions.flow.plan import END, REQUEST, Plan
+from functions.registry import registry
+from infra.settings import load_settings
+
+
+@click.group()
+def pipelines() -> None:
+    """List, show and draw pipelines."""
+
+
+@pipelines.command()
+def ls() -> None:
+    """List the pipelines."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("PIPELINE", "INPUTS", "FUNCTIONS", "PLAN", "DESCRIPTION"):
+        table.add_column(title)
+    for plan in _load():
+        inputs = ", ".join(name if required else f"{name}?" for name, required in plan.inputs.items())
+        table.add_row(plan.pipeline, inputs, ", ".join(plan.functions), plan.digest[:12], plan.description)
+    Console().print(table)
+
+
+@pipelines.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Print the file of a pipeline."""
+    plan = _load().get(name)
+    for folder in _folders():
+        for path in folder.glob("*.yaml"):
+            text = path.read_text(encoding="utf-8")
+            if f"pipeline: {name}" in text:
+                click.echo(f"# {path.name}, plan {plan.digest[:12]}\n{text}", nl=False)
+
+
+@pipelines.command()
+@click.argument("name")
+def graph(name: str) -> None:
+    """Print a pipeline as a mermaid graph."""
+    click.echo(mermaid(_load().get(name)))
+
+
+def mermaid(plan: Plan) -> str:
+    """The plan as a mermaid flowchart."""
+    lines = ["flowchart LR", f"  {REQUEST}([{REQUEST}])"]
+    for stage in plan.stages:
+        lines.append(
+            f"  {stage.name}([result])" if stage.name == END else f'  {stage.name}["{stage.name}<br>{stage.function}"]'
+        )
+        for upstream in stage.upstream or (REQUEST,):
+            optional = all(
+                source.optional
+                for source in stage.inputs.values()
+                if source.ref is not None and source.ref.split(".")[0] == upstream
+            )
+            lines.append(f"  {upstream} {'-.->' if optional else '-->'} {stage.name}")
+    return "\n".join(lines)
+
+
+def _folders() -> tuple[Path, ...]:
+    return (BUILT_IN, *load_settings().pipeline_folders)
+
+
+def _load() -> Pipelines:
+    for package in ("functions.stages", *load_settings().modules):
+        registry.load(package)
+    return Pipelines.load(registry, _folders())

@@ -1,0 +1,82 @@
+"""`omnibus up`, `omnibus worker`, `omnibus gateway`: the processes that serve."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from infra.cli.connect import log_to_stderr, run
+from infra.local.stack import Stack
+from infra.settings import Settings, load_settings
+
+
+@click.command()
+@click.option("--port", type=int, help="Port of the gateway.  [default: 8000]")
+@click.option("--data", type=click.Path(file_okay=False), help="Folder of the bus, the objects and the logs.")
+@click.option("--workers", help="Workers by group, such as media=1,generate=2.")
+def up(port: int | None, data: str | None, workers: str | None) -> None:
+    """Serve everything on this machine until Ctrl-C."""
+    settings = load_settings(port=port, data=data, workers=workers)
+    log_to_stderr(settings.log_level)
+    run(_up(settings))
+
+
+@click.command()
+@click.option("--group", "groups", multiple=True, help="Function group to serve; several are fine.  [default: all]")
+def worker(groups: tuple[str, ...]) -> None:
+    """Serve functions from the bus of the settings (OMNIBUS_NATS_URL, OMNIBUS_STORE_URL, …)."""
+    from warmpool.worker import Worker, WorkerConfig
+
+    settings = load_settings()
+    log_to_stderr(settings.log_level)
+    config = WorkerConfig(
+        groups=groups,
+        nats=settings.nats,
+        store_url=settings.store,
+        store_access_key=settings.store_access_key,
+        store_secret_key=settings.store_secret_key.get_secret_value(),
+        tensors=settings.tensors,
+        models=settings.models,
+        modules=settings.modules,
+        pipelines=settings.pipeline_folders,
+        threads=settings.threads,
+        grace_s=settings.grace_s,
+    )
+    run(_worker(Worker, config))
+
+
+@click.command()
+def gateway() -> None:
+    """Serve HTTP from the bus of the settings."""
+    from infra.local.gateway import serve_gateway
+
+    settings = load_settings()
+    log_to_stderr(settings.log_level)
+    run(serve_gateway(settings))
+
+
+async def _worker(kind: type, config: object) -> None:
+    await kind(config).run()
+
+
+async def _up(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with Stack(settings) as stack:
+        click.echo(f"gateway {stack.info.gateway_url}  bus {stack.info.nats_url}  data {settings.data}")
+        waiting = asyncio.get_running_loop().create_task(stop.wait())
+        running = asyncio.get_running_loop().create_task(stack.run())
+        ready = asyncio.get_running_loop().create_task(stack.wait_until_ready())
+        await asyncio.wait([waiting, running, ready], return_when=asyncio.FIRST_COMPLETED)
+        if ready.done() and not stop.is_set():
+            leases = ready.result()
+            click.echo(f"{len(leases)} workers ready; docs at {stack.info.gateway_url}/docs; Ctrl-C stops")
+            await asyncio.wait([waiting, running], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if running.done():
+            running.result()
+        running.cancel()
+        click.echo("stopping")

@@ -1,0 +1,189 @@
+"""The embedded stack: nats-server, workers and the gateway in one process tree."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bus.contracts import Lease, WorkerState
+from bus.contracts.codec import digest
+from bus.errors import StackConfigError, WorkerStartError
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig
+from infra.local.folder import DataFolder, StackInfo
+from infra.local.nats_server import NatsServer
+from infra.settings import PREFIX, Settings
+from warmpool.lease import read_leases
+from warmpool.pool import Pool, PoolConfig
+from warmpool.process import spawn, stop
+
+log = logging.getLogger("omnibus.stack")
+
+_COMMAND = [sys.executable, "-m", "infra.cli.main"]
+_PROBE_S = 0.05
+
+
+class Stack:
+    """Starts everything and stops it in order. Use as a context manager.
+
+    Attributes:
+        info: How to reach the stack.
+        pool: Its workers.
+        nats: Its bus.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self._gateway: asyncio.subprocess.Process | None = None
+        self.info: StackInfo
+        self.pool: Pool
+        self.nats: NatsServer
+
+    async def __aenter__(self) -> Self:
+        """Start the bus, the workers and the gateway; workers may still be loading when this returns.
+
+        Raises:
+            StackConfigError: A folder, lock or port that cannot be used.
+            WorkerStartError: A process that does not start.
+        """
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the gateway, then the workers, then the bus."""
+        await self._stack.aclose()
+
+    async def wait_until_ready(self, timeout_s: float = 120.0) -> list[Lease]:
+        """Wait until every worker serves; returns their leases.
+
+        Raises:
+            WorkerStartError: One failed, or they were not ready in time.
+        """
+        wanted = sum(self._settings.worker_counts.values())
+        failed = asyncio.get_running_loop().create_task(self.pool.failed())
+        try:
+            config = NatsConfig(url=self.nats.url, token=self.nats.token, name="omnibus-stack")
+            async with asyncio.timeout(timeout_s), NatsBus(config) as bus:
+                await bus.setup()
+                registry = await bus.bucket("workers")
+                while not failed.done():
+                    leases = [lease for lease in await read_leases(registry) if lease.state is WorkerState.READY]
+                    if len(leases) >= wanted:
+                        return leases
+                    await asyncio.wait([failed], timeout=_PROBE_S)
+            await failed
+        except TimeoutError as error:
+            raise WorkerStartError(
+                f"the workers were not ready after {timeout_s:g} s; their logs are in {self._logs}"
+            ) from error
+        finally:
+            failed.cancel()
+        raise WorkerStartError("the pool stopped")
+
+    async def run(self) -> None:
+        """Return never; raise when a part of the stack cannot be kept alive.
+
+        Raises:
+            WorkerStartError: It failed again and again.
+        """
+        assert self._gateway is not None
+        gateway = asyncio.get_running_loop().create_task(self._gateway.wait())
+        workers = asyncio.get_running_loop().create_task(self.pool.failed())
+        await asyncio.wait([gateway, workers], return_when=asyncio.FIRST_COMPLETED)
+        if workers.done():
+            await workers
+        workers.cancel()
+        raise WorkerStartError(f"the gateway ended; its log is {self._logs / 'gateway.log'}")
+
+    async def _open(self) -> None:
+        settings = self._settings
+        folder = self._stack.enter_context(DataFolder(settings.data))
+        self._logs = folder.logs
+        check_port(settings.host, settings.port)
+        self.nats = await self._stack.enter_async_context(NatsServer(folder.jetstream, folder.logs))
+        self.info = StackInfo(
+            pid=os.getpid(),
+            gateway_url=f"http://{settings.host}:{settings.port}",
+            nats_url=self.nats.url,
+            nats_token=self.nats.token,
+            store_url=settings.store,
+            tensors=str(settings.tensors or _tensor_folder(folder.path)),
+        )
+        environment = self._environment()
+        self.pool = await self._stack.enter_async_context(
+            Pool(
+                PoolConfig(
+                    workers=settings.worker_counts,
+                    command=[*_COMMAND, "worker"],
+                    environment=environment,
+                    logs=folder.logs,
+                    grace_s=settings.grace_s + 5,
+                )
+            )
+        )
+        self._gateway = await spawn(
+            [*_COMMAND, "gateway"], environment=environment, log_path=str(folder.logs / "gateway.log")
+        )
+        self._stack.push_async_callback(stop, self._gateway, settings.grace_s + 5)
+        await self._wait_for_gateway()
+        folder.publish(self.info)
+
+    def _environment(self) -> dict[str, str]:
+        own = {
+            "NATS_URL": self.info.nats_url,
+            "NATS_TOKEN": self.info.nats_token,
+            "STORE_URL": self.info.store_url,
+            "TENSORS": self.info.tensors,
+            "HOST": self._settings.host,
+            "PORT": str(self._settings.port),
+            "DATA": str(self._settings.data),
+        }
+        return {**os.environ, **{PREFIX + name: value for name, value in own.items()}}
+
+    async def _wait_for_gateway(self) -> None:
+        assert self._gateway is not None
+        while self._gateway.returncode is None:
+            with socket.socket() as probe:
+                if probe.connect_ex((self._settings.host, self._settings.port)) == 0:
+                    return
+            await asyncio.sleep(_PROBE_S)
+        raise WorkerStartError(f"the gateway did not start; its log is {self._logs / 'gateway.log'}")
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that cannot be listened on.
+
+    Raises:
+        StackConfigError: Says whether it is in use or not allowed.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StackConfigError(
+                f"port {port} on {host} cannot be used: {error.strerror}; "
+                f"stop what listens there or choose another with --port or {PREFIX}PORT",
+                port=port,
+            ) from error
+
+
+def _tensor_folder(data: Path) -> Path:
+    shared = Path("/dev/shm")
+    base = shared if shared.is_dir() else Path(tempfile.gettempdir())
+    return base / f"omnibus-{digest(str(data.absolute()).encode())[:12]}"

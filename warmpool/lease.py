@@ -1,0 +1,103 @@
+"""A worker's entry in the registry: renewed while it lives, gone soon after it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bus.contracts import Lease, WorkerState
+from bus.contracts.codec import decode, encode
+from bus.errors import OmnibusError
+from bus.ports import KeyValue
+from bus.subjects import LEASE_TTL_S
+
+log = logging.getLogger("omnibus.lease")
+
+
+class LeaseKeeper:
+    """Writes and renews one worker's lease.
+
+    Args:
+        bucket: The registry.
+        worker: The worker's id.
+        group: Its function group.
+        load: Returns slots, busy and served counts.
+    """
+
+    def __init__(self, bucket: KeyValue, worker: str, group: str, load: Callable[[], tuple[int, int, int]]) -> None:
+        self._bucket = bucket
+        self._load = load
+        self._started_s = time.time()
+        self._fields: dict[str, Any] = {"worker": worker, "group": group, "functions": (), "models": ()}
+        self._state = WorkerState.STARTING
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Write the lease and renew it from now on."""
+        await self._write()
+        self._task = asyncio.get_running_loop().create_task(self._renew(), name="omnibus-lease")
+
+    async def tell(self, state: WorkerState, **fields: Any) -> None:
+        """Write a change at once."""
+        self._state = state
+        self._fields.update(fields)
+        await self._write()
+
+    async def close(self) -> None:
+        """Give the lease up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        await self._bucket.delete(self._fields["worker"])
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_TTL_S / 3)
+            try:
+                await self._write()
+            except OmnibusError as error:
+                log.warning("the lease could not be renewed: %s", error)
+
+    async def _write(self) -> None:
+        slots, busy, served = self._load()
+        lease = Lease(
+            **self._fields,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            state=self._state,
+            slots=slots,
+            busy=busy,
+            served=served,
+            started_s=self._started_s,
+            renewed_s=time.time(),
+            unique_nbytes=unique_memory_nbytes(),
+        )
+        await self._bucket.put(lease.worker, encode(lease))
+
+
+async def read_leases(bucket: KeyValue) -> list[Lease]:
+    """Every worker that is alive, by group and id."""
+    leases = [decode(Lease, value) for value in (await bucket.entries()).values()]
+    return sorted(leases, key=lambda lease: (lease.group, lease.worker))
+
+
+def unique_memory_nbytes() -> int | None:
+    """Bytes of memory that only this process holds; None where the system does not tell.
+
+    Source: Linux, Documentation/filesystems/proc.rst, smaps_rollup.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as rollup:
+            sizes = [line.split() for line in rollup if line.startswith(("Private_Clean", "Private_Dirty"))]
+    except OSError:
+        return None
+    return sum(int(fields[1]) for fields in sizes) * 1024

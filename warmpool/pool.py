@@ -1,0 +1,106 @@
+"""A fixed pool: keeps so many workers of each group alive."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bus.errors import WorkerStartError
+from warmpool.process import spawn, stop
+
+log = logging.getLogger("omnibus.pool")
+
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 10.0
+_STABLE_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolConfig:
+    """What the pool keeps alive.
+
+    Attributes:
+        workers: Number of workers by group.
+        command: Starts a worker; `--group NAME` is added.
+        environment: Of the workers.
+        logs: Folder of their log files.
+        grace_s: How long a worker may take to stop.
+        start_attempts: A worker that fails this often in a row before it was ever stable fails the pool.
+    """
+
+    workers: Mapping[str, int]
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    logs: Path
+    grace_s: float = 15.0
+    start_attempts: int = 3
+
+
+class Pool:
+    """Worker processes that are started again when they die. Use as a context manager."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        self._config = config
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def __aenter__(self) -> Self:
+        """Start every worker; they become ready by themselves."""
+        for group, count in self._config.workers.items():
+            for number in range(count):
+                keeper = self._keep(group, f"{group}-{number}")
+                self._keepers.append(asyncio.get_running_loop().create_task(keeper, name=f"keep-{group}-{number}"))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop every worker, all at the same time."""
+        self._stopping = True
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*(stop(process, self._config.grace_s) for process in self._processes.values()))
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by worker slot, such as `media-0`."""
+        return {slot: process.pid for slot, process in self._processes.items() if process.returncode is None}
+
+    async def failed(self) -> None:
+        """Return never; raise when a worker cannot be kept alive.
+
+        Raises:
+            WorkerStartError: It failed again and again; names its log file.
+        """
+        await asyncio.gather(*self._keepers)
+
+    async def _keep(self, group: str, slot: str) -> None:
+        failures = 0
+        while True:
+            started_s = time.monotonic()
+            command = [*self._config.command, "--group", group]
+            log_path = self._config.logs / f"{slot}.log"
+            process = await spawn(command, environment=self._config.environment, log_path=str(log_path))
+            self._processes[slot] = process
+            status = await process.wait()
+            failures = 1 if time.monotonic() - started_s > _STABLE_S else failures + 1
+            if failures >= self._config.start_attempts and status == 1:
+                raise WorkerStartError(
+                    f"worker {slot} failed {failures} times in a row; its log is {log_path}:\n{_tail(log_path)}"
+                )
+            delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (failures - 1))
+            log.warning("worker %s ended with status %s; starting it again in %.1f s", slot, status, delay_s)
+            await asyncio.sleep(delay_s)
+
+
+def _tail(path: Path, lines: int = 5) -> str:
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return "\n".join(text.strip().splitlines()[-lines:])

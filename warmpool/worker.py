@@ -1,0 +1,190 @@
+"""A worker: one process that serves the functions of its groups until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bus.contracts import WorkerState
+from bus.contracts.codec import encode
+from bus.errors import OmnibusError, WorkerStartError
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig
+from bus.ports import Consumer
+from bus.store.location import open_store
+from bus.subjects import START_FUNCTION
+from bus.tensors.plane import Plane
+from functions.cache import StageCache
+from functions.cancel import Cancellations
+from functions.flow.catalog import BUILT_IN, Pipelines, PlanCache
+from functions.flow.join import Joins
+from functions.flow.router import Router
+from functions.flow.start import SLOTS, Starter
+from functions.invoker import Invoker, Services
+from functions.registry import Registry, registry
+from functions.spec import FunctionSpec
+from runtime.repository import Repository
+from warmpool.lease import LeaseKeeper
+
+log = logging.getLogger("omnibus.worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerConfig:
+    """What a worker serves and where everything is.
+
+    Attributes:
+        groups: Function groups that it serves; empty: all.
+        nats: The bus.
+        store_url: The object store.
+        store_access_key: For S3.
+        store_secret_key: For S3.
+        tensors: Folder of this host's shared tensors; None: the default of the tensor plane.
+        models: Models folder; None: the default of the repository.
+        modules: Packages whose functions are loaded besides the built-in stages.
+        pipelines: Folders of pipeline files besides the built-in ones.
+        threads: Blocking calls that run at once.
+        grace_s: How long running handlers may go on after the worker was told to stop.
+    """
+
+    groups: tuple[str, ...] = ()
+    nats: NatsConfig = field(default_factory=NatsConfig)
+    store_url: str
+    store_access_key: str = field(default="", repr=False)
+    store_secret_key: str = field(default="", repr=False)
+    tensors: Path | None = None
+    models: Path | None = None
+    modules: tuple[str, ...] = ()
+    pipelines: tuple[Path, ...] = ()
+    threads: int = 2
+    grace_s: float = 10.0
+
+
+def load_functions(modules: Iterable[str]) -> Registry:
+    """The built-in stages and the functions of other packages."""
+    for package in ("functions.stages", *modules):
+        registry.load(package)
+    return registry
+
+
+class Worker:
+    """Serves functions. `run` returns after SIGTERM or SIGINT; a second signal ends the process at once."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.id = f"{'-'.join(config.groups) or 'all'}-{secrets.token_hex(3)}"
+        self._config = config
+        self._consumers: list[Consumer] = []
+        self._invokers: list[Invoker] = []
+        self._slots = 0
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until told to stop.
+
+        Raises:
+            WorkerStartError: No function to serve, or one whose model does not load.
+            BusUnavailableError: (retryable) no bus.
+        """
+        self._handle_signals()
+        started_s = time.monotonic()
+        specs = self._specs()
+        async with AsyncExitStack() as stack:
+            bus = await stack.enter_async_context(NatsBus(self._config.nats))
+            await bus.setup()
+            lease = LeaseKeeper(
+                await bus.bucket("workers"), self.id, "-".join(self._config.groups) or "all", self._load
+            )
+            await lease.open()
+            stack.push_async_callback(lease.close)
+            services = await self._services(bus, stack)
+            await self._serve(bus, services, specs, lease)
+            await lease.tell(WorkerState.READY)
+            log.info("worker %s is ready after %.2f s", self.id, time.monotonic() - started_s)
+            await self._stop.wait()
+            log.info("worker %s: stopping", self.id)
+            await lease.tell(WorkerState.DRAINING)
+            await asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers))
+
+    def _specs(self) -> list[FunctionSpec]:
+        groups = self._config.groups
+        specs = [spec for spec in load_functions(self._config.modules) if not groups or spec.group in groups]
+        unknown = set(groups) - {spec.group for spec in specs}
+        if unknown or not specs:
+            known = ", ".join(sorted({spec.group for spec in registry}))
+            raise WorkerStartError(f"no function is in group {', '.join(sorted(unknown))!r}; groups: {known}")
+        return specs
+
+    async def _services(self, bus: NatsBus, stack: AsyncExitStack) -> Services:
+        config = self._config
+        store = await stack.enter_async_context(
+            open_store(config.store_url, access_key=config.store_access_key, secret_key=config.store_secret_key)
+        )
+        executor = ThreadPoolExecutor(max_workers=config.threads, thread_name_prefix="omnibus-run")
+        stack.callback(executor.shutdown, wait=False, cancel_futures=True)
+        return Services(
+            bus=bus,
+            store=store,
+            tensors=await stack.enter_async_context(Plane(store, directory=config.tensors)),
+            router=Router(bus, Joins(await bus.bucket("joins"))),
+            plans=PlanCache(await bus.bucket("plans")),
+            cache=StageCache(await bus.bucket("cache")),
+            cancellations=await stack.enter_async_context(Cancellations(await bus.bucket("cancels"))),
+            worker=self.id,
+            executor=executor,
+        )
+
+    async def _serve(self, bus: NatsBus, services: Services, specs: list[FunctionSpec], lease: LeaseKeeper) -> None:
+        pipelines = Pipelines.load(registry, (BUILT_IN, *self._config.pipelines))
+        await pipelines.announce(await bus.bucket("plans"))
+        for name in {name for plan in pipelines for name in plan.functions} | {spec.name for spec in specs}:
+            await bus.ensure_function(name)  # of other workers, too: their work is kept until they are there
+        await bus.ensure_function(START_FUNCTION)
+        repository = Repository(self._config.models)
+        models = await bus.bucket("models")
+        ready: list[str] = []
+        for spec in specs:
+            model = await self._set_up(spec, repository, lease)
+            for name in spec.models:
+                manifest = repository.resolve(name)
+                await models.put(manifest.id, encode(manifest))
+            self._invokers.append(Invoker(spec, model, services))
+            self._consumers.append(await bus.serve(spec.name, spec.slots, self._invokers[-1]))
+            self._slots += spec.slots
+            ready.append(spec.name)
+            await lease.tell(WorkerState.STARTING, functions=tuple(ready))
+        self._consumers.append(await bus.serve(START_FUNCTION, SLOTS, Starter(services.router, pipelines)))
+        await lease.tell(WorkerState.STARTING, models=tuple(sorted({name for spec in specs for name in spec.models})))
+
+    async def _set_up(self, spec: FunctionSpec, repository: Repository, lease: LeaseKeeper) -> object:
+        if spec.setup is None:
+            return None
+        started_s = time.monotonic()
+        try:
+            model: object = await asyncio.to_thread(spec.setup, repository)
+        except Exception as error:
+            reason = error.message if isinstance(error, OmnibusError) else f"{type(error).__name__}: {error}"
+            raise WorkerStartError(f"worker {self.id}: function {spec.name!r} did not start: {reason}") from error
+        log.info("worker %s: %s set up in %.2f s", self.id, spec.name, time.monotonic() - started_s)
+        return model
+
+    def _load(self) -> tuple[int, int, int]:
+        busy = sum(consumer.busy for consumer in self._consumers)
+        return self._slots, busy, sum(invoker.served for invoker in self._invokers)
+
+    def _handle_signals(self) -> None:
+        def on_signal() -> None:
+            if self._stop.is_set():
+                os._exit(1)
+            self._stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, on_signal)
