@@ -52,9 +52,7 @@ def ls() -> None:
         )
     for one in installed.values():
         size = _megabytes(sum(file.nbytes for file in one.files))
-        table.add_row(
-            one.id, one.version, ", ".join(one.aliases), "", one.license, size, "not in the catalog"
-        )
+        table.add_row(one.id, one.version, ", ".join(one.aliases), "", one.license, size, "not in the catalog")
     Console().print(table)
 
 
