@@ -80,9 +80,7 @@ class MemoryBus:
         self._ack_wait_s = ack_wait_s
         self._max_payload = max_payload
         self._logs = [_Log(config) for config in LOGS]
-        self._buckets = {
-            bucket.name: MemoryKeyValue(bucket.name, bucket.ttl_s) for bucket in BUCKETS.values()
-        }
+        self._buckets = {bucket.name: MemoryKeyValue(bucket.name, bucket.ttl_s) for bucket in BUCKETS.values()}
         self._queues: dict[str, WorkQueue] = {}
         self._lanes: dict[str, tuple[str, Lane]] = {}
         self._ids: dict[str, _RecentIds] = {}
@@ -148,10 +146,10 @@ class MemoryBus:
 
         return MemorySubscription(stop)
 
-    async def ensure_function(self, function: str, max_deliver: int = -1) -> None:
+    async def ensure_function(self, function: str) -> None:
         """Make the stream and the lanes of a function exist."""
         if function not in self._queues:
-            self._queues[function] = WorkQueue(self._ack_wait_s, max_deliver)
+            self._queues[function] = WorkQueue(self._ack_wait_s)
             self._lanes.update({work(function, lane): (function, lane) for lane in Lane})
 
     async def serve(
@@ -163,9 +161,7 @@ class MemoryBus:
             BusError: `ensure_function` was not called.
         """
         if function not in self._queues:
-            raise BusError(
-                f"no stream of function {function!r}; call ensure_function first", function=function
-            )
+            raise BusError(f"no stream of function {function!r}; call ensure_function first", function=function)
         consumer = MemoryConsumer(self._queues[function], slots, on_delivery, lanes)
         self._consumers.append(consumer)
         return consumer
@@ -232,11 +228,7 @@ class MemoryBus:
             entry[1](subject, data)
 
     def _check_size(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> None:
-        nbytes = (
-            len(data)
-            + _HEADER_ROOM
-            + sum(len(key) + len(value) + 4 for key, value in (headers or {}).items())
-        )
+        nbytes = len(data) + _HEADER_ROOM + sum(len(key) + len(value) + 4 for key, value in (headers or {}).items())
         if nbytes > self._max_payload:
             raise PayloadTooLargeError(
                 f"a message of {nbytes} bytes for {subject} is over the max_payload of {self._max_payload}; "

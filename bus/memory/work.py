@@ -36,15 +36,13 @@ class Message:
 class WorkQueue:
     """What a function's stream is in JetStream: every message stays until somebody acks it."""
 
-    def __init__(self, ack_wait_s: float, max_deliver: int) -> None:
+    def __init__(self, ack_wait_s: float) -> None:
         """An empty queue.
 
         Args:
             ack_wait_s: A message whose receiver gave no sign of life for so long is delivered again.
-            max_deliver: Deliveries after which it is not delivered any more; -1: no limit.
         """
         self.ack_wait_s = ack_wait_s
-        self.max_deliver = max_deliver
         self._waiting: dict[Lane, deque[Message]] = {lane: deque() for lane in Lane}
         self._in_flight: dict[Lane, set[Message]] = {lane: set() for lane in Lane}
         self._timers: set[asyncio.TimerHandle] = set()
@@ -124,9 +122,8 @@ class WorkQueue:
         if message.attempts != attempt or message not in self._in_flight[message.lane]:
             return
         self._in_flight[message.lane].discard(message)
-        if self.max_deliver < 0 or message.attempts < self.max_deliver:
-            self._waiting[message.lane].appendleft(message)
-            self._changed()
+        self._waiting[message.lane].appendleft(message)
+        self._changed()
 
     def _changed(self) -> None:
         # The one that was asked first last time is asked last now, so that idle receivers take turns.
