@@ -1,0 +1,1 @@
+"""Speech: finding it, writing it down, and saying it. Importing this package loads no driver."""

@@ -1,0 +1,1 @@
+"""What is seen: the pixels that encoders take, and reading text."""

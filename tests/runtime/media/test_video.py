@@ -1,0 +1,118 @@
+"""Films with any clock, against the frames that were drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bus.contracts import MediaLimits
+from bus.errors import MediaTooLargeError, MediaUnreadableError, MediaUnsupportedError
+from runtime.media import video
+from runtime.media.video import Clip, decode
+from tests.made.films import film, grey
+from tests.made.sounds import encoded, loudest_hz, tone
+
+LIMITS = MediaLimits()
+
+# Long gaps, bursts, and a start late on the container's clock.
+UNEVEN_MS = [0, 40, 80, 500, 1400, 1433, 1466, 1500, 2600, 2640, 2900, 3900]
+
+
+def levels(clip: Clip) -> list[int]:
+    return [int(np.asarray(frame.image).mean().round()) for frame in clip.frames]
+
+
+def on_show(times_ms: list[int], moment_s: float) -> int:
+    """Index of the frame on show: the last one that began by then."""
+    return max(index for index, time_ms in enumerate(times_ms) if time_ms <= moment_s * 1000)
+
+
+def test_variable_frame_rate_is_sampled_by_time_and_not_by_count() -> None:
+    clip = decode(film(UNEVEN_MS), LIMITS, frames=5, frames_per_second=10)
+    moments = [(index + 0.5) * clip.seconds / 5 for index in range(5)]
+    wanted = list(dict.fromkeys(on_show(UNEVEN_MS, moment) for moment in moments))
+    assert [frame.time_s for frame in clip.frames] == pytest.approx([UNEVEN_MS[i] / 1000 for i in wanted])
+    assert levels(clip) == pytest.approx([grey(index) for index in wanted], abs=4)
+
+
+def test_short_films_are_sampled_by_the_second() -> None:
+    clip = decode(film(range(0, 3000, 100)), LIMITS, frames=8, frames_per_second=1)
+    assert clip.seconds == pytest.approx(3.0, abs=0.11)
+    assert [frame.time_s for frame in clip.frames] == pytest.approx([0.4, 1.4, 2.4], abs=0.11)
+
+
+def test_long_films_are_sought_and_not_decoded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_ms = range(0, 600_000, 500)
+    decoded = 0
+    original = video._decoded
+
+    def counting(*args: object) -> object:
+        nonlocal decoded
+        for item in original(*args):  # type: ignore[arg-type]
+            decoded += 1
+            yield item
+
+    monkeypatch.setattr(video, "_decoded", counting)
+    clip = decode(film(times_ms, width=32, height=32), LIMITS, frames=6, frames_per_second=1)
+    assert [frame.time_s for frame in clip.frames] == pytest.approx([50, 150, 250, 350, 450, 550], abs=0.51)
+    assert levels(clip) == pytest.approx([grey(int(frame.time_s * 2)) for frame in clip.frames], abs=4)
+    assert decoded < 6 * 30
+
+
+def test_times_are_from_the_start_of_the_film_wherever_its_clock_begins() -> None:
+    late = [7_000 + time_ms for time_ms in range(0, 2000, 200)]
+    clip = decode(film(late, container="mpegts"), LIMITS, frames=2, frames_per_second=1)
+    assert [frame.time_s for frame in clip.frames] == pytest.approx([0.4, 1.4], abs=0.21)
+
+
+def test_the_sound_track_comes_as_16_khz_mono() -> None:
+    clip = decode(film(range(0, 1000, 100), samples=tone(440, 1.0, 16_000)), LIMITS, frames=2, frames_per_second=1)
+    assert clip.samples is not None
+    assert clip.samples.dtype == np.float32
+    assert loudest_hz(clip.samples, 16_000) == pytest.approx(440, abs=2)
+
+
+def test_a_silent_film_has_no_sound_track() -> None:
+    assert decode(film([0, 100]), LIMITS, frames=1, frames_per_second=1).samples is None
+
+
+def test_one_frame_is_a_film() -> None:
+    clip = decode(film([0]), LIMITS, frames=8, frames_per_second=1)
+    assert levels(clip) == pytest.approx([grey(0)], abs=4)
+
+
+def test_never_more_frames_than_the_limits_say() -> None:
+    clip = decode(film(range(0, 4000, 100)), MediaLimits(max_frames=3), frames=32, frames_per_second=30)
+    assert len(clip.frames) == 3
+
+
+def test_too_long_is_refused() -> None:
+    with pytest.raises(MediaTooLargeError, match="at most 2 s"):
+        decode(film(range(0, 6000, 500)), MediaLimits(max_seconds=2), frames=2, frames_per_second=1)
+
+
+def test_frames_of_too_many_pixels_are_refused() -> None:
+    with pytest.raises(MediaTooLargeError, match="64 × 48"):
+        decode(film([0, 40]), MediaLimits(max_pixels=1000), frames=1, frames_per_second=1)
+
+
+def test_sound_alone_is_not_a_film() -> None:
+    data = encoded(tone(440, 1.0, 48_000)[None], 48_000, "mp4", "aac", "mono")
+    with pytest.raises(MediaUnsupportedError, match="no video stream"):
+        decode(data, LIMITS, frames=1, frames_per_second=1)
+
+
+@pytest.mark.parametrize("container", ["matroska", "mp4", "avi", "mpegts"])
+def test_truncated_films_give_what_is_left_or_a_typed_error(container: str) -> None:
+    data = film(range(0, 2000, 100), container=container)
+    for share in (0.02, 0.3, 0.7):
+        try:
+            clip = decode(data[: int(len(data) * share)], LIMITS, frames=4, frames_per_second=2)
+        except (MediaUnreadableError, MediaUnsupportedError):
+            continue
+        assert clip.frames
+
+
+def test_empty_is_unreadable() -> None:
+    with pytest.raises(MediaUnreadableError, match="0 bytes"):
+        decode(b"", LIMITS, frames=1, frames_per_second=1)
