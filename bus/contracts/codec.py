@@ -69,8 +69,8 @@ def digest(data: bytes | bytearray | memoryview) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """A digest of plain values that does not depend on the order of keys."""
-    return digest(ormsgpack.packb(value, option=ormsgpack.OPT_SORT_KEYS | ormsgpack.OPT_NON_STR_KEYS))
+    """A digest of plain values that does not depend on the order of keys, which are text."""
+    return digest(ormsgpack.packb(value, option=ormsgpack.OPT_SORT_KEYS))
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
