@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 from bus.contracts import Contract
@@ -36,10 +37,12 @@ def function(name: str, **settings: Any) -> Callable[[Handler], Handler]:
 def _contracts(name: str, handler: Handler) -> tuple[type[Contract], type[Contract]]:
     if not inspect.iscoroutinefunction(handler):
         raise ContractError(f"function {name!r}: the handler is an `async def`; put blocking work in context.run()")
-    hints = get_type_hints(handler)
     parameters = list(inspect.signature(handler).parameters)
     if len(parameters) != 2:
         raise ContractError(f"function {name!r}: a handler takes (context, inputs), not ({', '.join(parameters)})")
+    # Only these two are resolved: the context's annotation may name a model class that is imported for types alone.
+    wanted = {name: handler.__annotations__.get(name) for name in (parameters[1], "return")}
+    hints = get_type_hints(SimpleNamespace(__annotations__=wanted), handler.__globals__)
     pair = (hints.get(parameters[1]), hints.get("return"))
     for role, kind in zip(("inputs", "the return value"), pair, strict=True):
         if not (isinstance(kind, type) and issubclass(kind, Contract)):

@@ -54,9 +54,8 @@ def mermaid(plan: Plan) -> str:
     """The plan as a mermaid flowchart."""
     lines = ["flowchart LR", f"  {REQUEST}([{REQUEST}])"]
     for stage in plan.stages:
-        lines.append(
-            f"  {stage.name}([result])" if stage.name == END else f'  {stage.name}["{stage.name}<br>{stage.function}"]'
-        )
+        box = "([result])" if stage.name == END else f'["{stage.name}<br>{stage.function}"]'
+        lines.append(f"  {stage.name}{box}")
         for upstream in stage.upstream or (REQUEST,):
             optional = all(
                 source.optional

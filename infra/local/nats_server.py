@@ -71,8 +71,7 @@ class NatsServer:
         """
         config = self._folder / "nats-server.conf"
         text = _CONFIG.format(port=self._port, token=self.token, store=self._folder)
-        with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        _write_private(config, text)
         await self._start(config)
         self._keeper = asyncio.get_running_loop().create_task(self._keep(config), name="keep-nats-server")
         return self
@@ -114,6 +113,11 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _answers(port: int) -> bool:
