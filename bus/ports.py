@@ -190,6 +190,9 @@ class Bus(Protocol):
     async def history(self, subject: str, limit: int = 1000) -> list[tuple[str, bytes]]:
         """Stored messages on a subject of a log (results, tokens, traces, dead letters), oldest first."""
 
+    async def forget(self, subject: str) -> None:
+        """Remove the stored messages on a subject of a log."""
+
     async def backlog(self, function: str) -> dict[Lane, tuple[int, int]]:
         """Messages that wait and messages in flight, by lane."""
 

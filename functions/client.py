@@ -12,6 +12,7 @@ from typing import Any, Self
 from bus import subjects
 from bus.contracts import Lane, Request, Result, Span, TokenChunk
 from bus.contracts.codec import decode, encode
+from bus.contracts.event import check_request_id
 from bus.errors import DeadlineExceededError, UnknownRequestError, error_from_code
 from bus.ports import Bus, Subscription
 from functions.cancel import Cancellations
@@ -209,11 +210,11 @@ class PipelineClient:
 
     async def cancel(self, request: str, reason: str = "cancelled") -> None:
         """Stop a request wherever it is."""
-        await Cancellations(await self.bus.bucket("cancels")).cancel(request, reason)
+        await Cancellations(await self.bus.bucket("cancels")).cancel(_known(request), reason)
 
     async def result(self, request: str) -> Result | None:
         """The result of a request of the last 24 hours; None while there is none."""
-        found = await self.bus.history(subjects.result(request), limit=1)
+        found = await self.bus.history(subjects.result(_known(request)), limit=1)
         return decode(Result, found[0][1]) if found else None
 
     async def trace(self, request: str) -> list[Span]:
@@ -222,7 +223,7 @@ class PipelineClient:
         Raises:
             UnknownRequestError: Nothing is known of it.
         """
-        spans = [decode(Span, data) for _, data in await self.bus.history(subjects.trace(request))]
+        spans = [decode(Span, data) for _, data in await self.bus.history(subjects.trace(_known(request)))]
         if not spans:
             raise UnknownRequestError(f"no trace of request {request!r}; traces are kept for 24 hours", request=request)
         return spans
@@ -263,3 +264,11 @@ def outputs_of(result: Result) -> dict[str, Any]:
         retry_after_s=error.retry_after_s,
         **{**error.details, "request": result.request, "stage": error.stage},
     )
+
+
+def _known(request: str) -> str:
+    # An id from outside must not become a wildcard: it could name the requests of others.
+    try:
+        return check_request_id(request)
+    except ValueError as error:
+        raise UnknownRequestError(f"no request {request!r}: {error}", request=request) from error

@@ -38,6 +38,11 @@ class _Log:
         self._messages.append((time.time(), subject, data))
         return True
 
+    def forget(self, pattern: str) -> None:
+        kept = [message for message in self._messages if not matches(pattern, message[1])]
+        self._messages.clear()
+        self._messages.extend(kept)
+
     def read(self, pattern: str, limit: int) -> list[tuple[str, bytes]]:
         oldest_s = time.time() - self.config.keep_s
         while self._messages and self._messages[0][0] < oldest_s:
@@ -177,6 +182,12 @@ class MemoryBus:
             names = ", ".join(entry.config.name for entry in self._logs)
             raise BusError(f"no log keeps {subject}; logs: {names}", subject=subject)
         return log.read(subject, limit)
+
+    async def forget(self, subject: str) -> None:
+        """Remove the stored messages on a subject of a log."""
+        log = self._log(subject)
+        if log is not None:
+            log.forget(subject)
 
     async def backlog(self, function: str) -> dict[Lane, tuple[int, int]]:
         """Messages that wait and messages in flight, by lane."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -20,7 +21,7 @@ from bus.nats.settlement import Heartbeats
 from bus.nats.state import NatsKeyValue, NatsSubscription
 from bus.nats.streams import ensure_bucket, ensure_function, ensure_log, request
 from bus.ports import OnDelivery, OnMessage
-from bus.subjects import BUCKETS, LOGS, function_stream, matches
+from bus.subjects import BUCKETS, LOGS, LogConfig, function_stream, matches
 
 log = logging.getLogger("omnibus.bus")
 
@@ -126,11 +127,7 @@ class NatsBus:
 
     async def history(self, subject: str, limit: int = 1000) -> list[tuple[str, bytes]]:
         """Stored messages on a subject of a log, oldest first, at most `limit`."""
-        log_config = next(
-            (found for found in LOGS if any(matches(pattern, subject) for pattern in found.subjects)), None
-        )
-        if log_config is None:
-            raise BusError(f"no log keeps {subject}; logs: {', '.join(entry.name for entry in LOGS)}")
+        log_config = _log_of(subject)
         found: list[tuple[str, bytes]] = []
         sequence = 1
         while len(found) < limit:
@@ -142,8 +139,12 @@ class NatsBus:
             sequence = int(headers["Nats-Sequence"]) + 1
         return found
 
+    async def forget(self, subject: str) -> None:
+        """Remove the stored messages on a subject of a log."""
+        await request(self._connected, f"STREAM.PURGE.{_log_of(subject).name}", {"filter": subject})
+
     async def _next_by_subject(self, stream: str, subject: str, sequence: int) -> Msg | None:
-        body = f'{{"seq":{sequence},"next_by_subj":"{subject}"}}'.encode()
+        body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
         with translated(f"reading {subject}"):
             message = await self._connected.request(f"$JS.API.DIRECT.GET.{stream}", body, timeout=5.0)
         return None if (message.headers or {}).get("Status") else message
@@ -183,3 +184,11 @@ class NatsBus:
                     await consumer.watch()
                 except OmnibusError as error:
                     log.warning("pulling again failed: %s", error)
+
+
+def _log_of(subject: str) -> LogConfig:
+    for found in LOGS:
+        # A pattern such as `dlq.>` is itself a subject that the log's pattern matches.
+        if any(matches(pattern, subject) for pattern in found.subjects):
+            return found
+    raise BusError(f"no log keeps {subject}; logs: {', '.join(entry.name for entry in LOGS)}")
