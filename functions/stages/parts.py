@@ -10,7 +10,7 @@
 | `audio.transcribe` | clips: AudioTensor…, options?                      | blocks: Block…, transcripts: Transcript… |
 | `video.preprocess` | videos: MediaItem…                                 | images: ImageTensor…, clips: AudioTensor… |
 | `text.embed`       | texts: str…                                        | vectors: TensorRef, tokens: int  |
-| `fuse`             | messages: Message…, images, speech, frames, soundtracks: Block…, sampling? | prompt: FusedPrompt |
+| `fuse`             | messages: Message…, images, speech, frames, soundtracks: Block… | prompt: FusedPrompt |
 | `generate`         | prompt: FusedPrompt, sampling?                     | text, finish_reason, usage: Usage |
 | `speak`            | text, options: SpeechOptions?                      | speech: Speech                   |
 | `assemble`         | the parts                                          | answer: Answer                   |

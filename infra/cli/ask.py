@@ -105,9 +105,7 @@ def audio_format(path: Path) -> str:
     formats = ("wav", "mp3", "opus", "flac", "pcm")
     wanted = path.suffix.lstrip(".").lower()
     if wanted not in formats:
-        raise InvalidInputError(
-            f"{path}: the answer can be spoken as {', '.join(formats)}, not {wanted or 'nothing'!r}"
-        )
+        raise InvalidInputError(f"{path}: speech is written as {', '.join(formats)}, not as {wanted or 'nothing'!r}")
     return wanted
 
 

@@ -95,12 +95,17 @@ def engine_findings(engines: dict[str, str], has_gpu: bool) -> Iterator[Finding]
 
 
 def _provider_findings() -> Iterator[Finding]:
+    from runtime.engines.providers import available
+
     try:
-        from runtime.engines.providers import available
-    except ImportError as error:
-        yield Finding("providers", f"the engine does not load: {error}", "install it again")
+        states = available()
+    except OmnibusError as error:
+        yield Finding("providers", "the engine does not load", error.message)
         return
-    yield Finding("providers", ", ".join(available()))
+    usable = [state.name for state in states if state.usable]
+    missing = [state.name for state in states if not state.usable]
+    absent = f"; not here: {', '.join(missing)}" if missing else ""
+    yield Finding("providers", ", ".join(usable) + absent)
 
 
 def _nats_finding() -> Finding:
