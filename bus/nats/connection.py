@@ -60,7 +60,7 @@ class NatsConfig:
     token: str | None = field(default=None, repr=False)
     credentials: str | None = None
     name: str = "omnibus"
-    connect_timeout_s: float = 5.0
+    connect_timeout_s: float = 10.0
     publish_timeout_s: float = 10.0
     reconnect_wait_s: float = 0.1
     ack_wait_s: float = 5.0
@@ -99,34 +99,47 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
         BusUnavailableError: (retryable) nothing answered within `connect_timeout_s`.
         UnauthorizedError: The server refused our credentials.
     """
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def on_error(error: Exception) -> None:
+        if "authorization violation" in str(error).lower() and not refused.done():
+            refused.set_result(None)
         log.warning("nats: %s: %s", type(error).__name__, error)
 
     async def on_disconnect() -> None:
         log.info("nats: disconnected from %s", config.url)
 
     client = Client()
-    with translated(f"connecting to {config.url}"):
-        await asyncio.wait_for(
-            client.connect(
-                servers=config.url.split(","),
-                name=config.name,
-                token=config.token,
-                user_credentials=config.credentials,
-                connect_timeout=2,
-                allow_reconnect=True,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=config.reconnect_wait_s,  # type: ignore[arg-type] # any number of seconds works
-                ping_interval=20,
-                max_outstanding_pings=2,
-                error_cb=on_error,
-                disconnected_cb=on_disconnect,
-                reconnected_cb=on_reconnect,
-            ),
-            config.connect_timeout_s,
+    opening = asyncio.get_running_loop().create_task(
+        client.connect(
+            servers=config.url.split(","),
+            name=config.name,
+            token=config.token,
+            user_credentials=config.credentials,
+            connect_timeout=2,
+            allow_reconnect=True,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=config.reconnect_wait_s,  # type: ignore[arg-type] # any number of seconds works
+            ping_interval=20,
+            max_outstanding_pings=2,
+            error_cb=on_error,
+            disconnected_cb=on_disconnect,
+            reconnected_cb=on_reconnect,
         )
-    return client
+    )
+    waiting: set[asyncio.Future[None]] = {opening, refused}
+    await asyncio.wait(waiting, timeout=config.connect_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if opening.done() and not opening.cancelled() and opening.exception() is None:
+        return client
+    opening.cancel()
+    await asyncio.wait([opening])
+    await client.close()
+    if refused.done():
+        raise UnauthorizedError(f"{config.url} refused our credentials; check the token", url=config.url)
+    raise BusUnavailableError(
+        f"no NATS server answered at {config.url} within {config.connect_timeout_s:g} s; is it running there?",
+        url=config.url,
+    )
 
 
 __all__ = ["Client", "NatsConfig", "connect", "nats", "translated"]

@@ -1,0 +1,35 @@
+"""The HTTP server process."""
+
+from __future__ import annotations
+
+import uvicorn
+
+from functions.gateway.app import create_app
+from functions.gateway.config import GatewayConfig
+
+
+async def serve(config: GatewayConfig, host: str, port: int, grace_s: float) -> None:
+    """Serve until SIGTERM or SIGINT; open requests may go on for the grace period.
+
+    Args:
+        config: Of the gateway.
+        host: Address to listen on.
+        port: Port to listen on.
+        grace_s: Seconds that open requests may go on after the signal.
+    """
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(config),
+            host=host,
+            port=port,
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=max(1, round(grace_s)),
+        )
+    )
+    await server.serve()
