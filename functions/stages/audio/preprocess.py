@@ -12,9 +12,8 @@ from functions.decorator import function
 from functions.stages.parts import AudioTensor, MediaItem, SpeechSegment
 
 if TYPE_CHECKING:
-    from runtime.speech.vad import VoiceActivity
-
     from runtime.repository import Repository
+    from runtime.speech.vad import VoiceActivity
 
 
 class AudioPreprocessInputs(Contract):

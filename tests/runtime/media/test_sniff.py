@@ -28,7 +28,7 @@ from tests.made.sounds import encoded, tone, wav
 def test_pictures(kind: str, media_type: str) -> None:
     found = sniff(saved(corners(32, 32), kind))
     assert found is not None
-    assert (found.media_type, found.modalities) == (media_type, {Modality.IMAGE})
+    assert (found.media_type, found.modalities) == (media_type, frozenset({Modality.IMAGE}))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_pictures(kind: str, media_type: str) -> None:
 def test_sounds(container: str, codec: str, media_type: str) -> None:
     found = sniff(encoded(tone(440, 0.2, 48_000)[None], 48_000, container, codec, "mono"))
     assert found is not None
-    assert (found.media_type, found.modalities) == (media_type, {Modality.AUDIO})
+    assert (found.media_type, found.modalities) == (media_type, frozenset({Modality.AUDIO}))
 
 
 def test_wav() -> None:
@@ -71,7 +71,7 @@ def test_films(container: str, media_type: str) -> None:
     data = film([0, 40, 80], container=container)
     found = sniff(data)
     assert found is not None
-    assert (found.media_type, found.modalities) == (media_type, {Modality.VIDEO, Modality.AUDIO})
+    assert (found.media_type, found.modalities) == (media_type, frozenset({Modality.VIDEO, Modality.AUDIO}))
     assert has_pictures(data)
 
 

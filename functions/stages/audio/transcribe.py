@@ -1,0 +1,134 @@
+"""`audio.transcribe`: what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bus.contracts import Contract, Modality, TokenBlock
+from functions.context import Context
+from functions.decorator import function
+from functions.stages.parts import AudioTensor, Block, SpeechSegment, Transcript
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from runtime.repository import Repository
+    from runtime.speech.whisper import Heard, Whisper
+
+_RATE_HZ = 16_000
+_LEAST_UNHEARD_S = 0.7
+
+
+class TranscribeOptions(Contract):
+    """How to listen."""
+
+    language: str | None = Field(default=None, description="ISO 639 code, such as `en`; None: listen first.")
+    timestamps: bool = Field(default=False, description="Segments by sentence instead of by window.")
+
+
+class TranscribeInputs(Contract):
+    """Clips of 16 kHz mono sound."""
+
+    clips: tuple[AudioTensor, ...] = ()
+    options: TranscribeOptions | None = None
+
+
+class TranscribeOutputs(Contract):
+    """One block and one transcript a clip; both empty of words where nobody speaks."""
+
+    blocks: tuple[Block, ...] = ()
+    transcripts: tuple[Transcript, ...] = ()
+
+
+def setup(repository: Repository) -> Whisper:
+    """Load the speech model."""
+    from runtime.speech.whisper import Whisper
+
+    return Whisper.load(repository, "whisper-base")
+
+
+@function(
+    "audio.transcribe",
+    setup=setup,
+    models=("whisper-base",),
+    group="speech",
+    cacheable=True,
+    timeout_s=600.0,
+)
+async def transcribe(context: Context[Whisper], inputs: TranscribeInputs) -> TranscribeOutputs:
+    """Write down every clip, window by window.
+
+    Raises:
+        InvalidInputError: A language that the model does not know.
+    """
+    options = inputs.options or TranscribeOptions()
+    context.model.check_language(options.language)
+    transcripts = [await _clip(context, clip, options) for clip in inputs.clips]
+    context.note(
+        seconds=round(sum(one.seconds for one in transcripts), 3), characters=sum(len(one.text) for one in transcripts)
+    )
+    blocks = tuple(
+        Block(part=clip.part, block=_block(context.model.ref, clip, transcript))
+        for clip, transcript in zip(inputs.clips, transcripts, strict=True)
+    )
+    return TranscribeOutputs(blocks=blocks, transcripts=tuple(transcripts))
+
+
+async def _clip(context: Context[Whisper], clip: AudioTensor, options: TranscribeOptions) -> Transcript:
+    from runtime.speech.windows import speech_windows
+
+    samples = await context.tensors.get(clip.samples)
+    window_s = context.model.window_samples / _RATE_HZ
+    voice = [(segment.start_s, segment.end_s) for segment in clip.voice]
+    language, segments = options.language, list[SpeechSegment]()
+    waiting = speech_windows(voice, samples, window_s)
+    while waiting:
+        context.check()
+        start_s, end_s = waiting.pop(0)
+        window = samples[int(start_s * _RATE_HZ) : int(end_s * _RATE_HZ)]
+        heard = await context.run(_listen, context, window, language, options.timestamps)
+        language = heard.language
+        said = [_shifted(segment, start_s) for segment in heard.segments]
+        segments += said
+        if said and said[-1].end_s > start_s + _LEAST_UNHEARD_S and (rest := _unheard(said[-1].end_s, end_s, voice)):
+            waiting.insert(0, (rest, end_s))
+    # A model that hears silence invents words, so where nobody speaks nobody listens.
+    return Transcript(
+        part=clip.part,
+        text=" ".join(segment.text for segment in segments),
+        language=language or "",
+        seconds=clip.seconds,
+        segments=tuple(segments),
+    )
+
+
+def _shifted(segment: tuple[float, float, str], start_s: float) -> SpeechSegment:
+    return SpeechSegment(start_s=start_s + segment[0], end_s=start_s + segment[1], text=segment[2])
+
+
+def _unheard(heard_s: float, end_s: float, voice: Sequence[tuple[float, float]]) -> float | None:
+    """Where to listen again when the model stopped writing although somebody goes on speaking."""
+    left = sum(max(0.0, min(until_s, end_s) - max(from_s, heard_s)) for from_s, until_s in voice)
+    return heard_s if left >= _LEAST_UNHEARD_S else None
+
+
+def _listen(context: Context[Whisper], window: NDArray[np.float32], language: str | None, timestamps: bool) -> Heard:
+    heard = context.model.transcribe(
+        window, language=language, timestamps=timestamps, cancelled=lambda: context.cancelled
+    )
+    context.check()  # what a cancelled run has heard so far is no transcript
+    return heard
+
+
+def _block(encoder: str, clip: AudioTensor, transcript: Transcript) -> TokenBlock:
+    return TokenBlock(
+        modality=Modality.AUDIO,
+        text=transcript.text,
+        start_s=transcript.segments[0].start_s if transcript.segments else None,
+        encoder=encoder,
+        source=clip.source,
+    )
