@@ -104,12 +104,10 @@ class BucketConfig:
     Attributes:
         name: Of the bucket.
         ttl_s: Entries vanish after this many seconds; 0: never.
-        memory: In memory instead of on disk.
     """
 
     name: str
     ttl_s: float = 0.0
-    memory: bool = False
 
 
 LEASE_TTL_S = 10.0
@@ -120,8 +118,8 @@ BUCKETS = {
     for bucket in (
         BucketConfig(name="requests", ttl_s=86_400),
         BucketConfig(name="joins", ttl_s=86_400),
-        BucketConfig(name="cancels", ttl_s=3_600, memory=True),
-        BucketConfig(name="workers", ttl_s=LEASE_TTL_S, memory=True),
+        BucketConfig(name="cancels", ttl_s=3_600),
+        BucketConfig(name="workers", ttl_s=LEASE_TTL_S),
         BucketConfig(name="models"),
         BucketConfig(name="plans"),
         BucketConfig(name="cache", ttl_s=86_400),

@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     nats_token: SecretStr | None = Field(default=None, description="Token of the bus.")
     nats_credentials: str | None = Field(default=None, description="Path of a NATS .creds file.")
     nats_replicas: int = Field(default=1, ge=1, le=5, description="Copies of streams and buckets.")
+    ack_wait_s: float = Field(default=5.0, gt=0, description="A message without a sign of life for so long moves on.")
     store_url: str | None = Field(default=None, description="file:///folder or s3://bucket?endpoint=…")
     store_access_key: str = Field(default="", description="For S3.")
     store_secret_key: SecretStr = Field(default=SecretStr(""), description="For S3.")
@@ -57,7 +58,11 @@ class Settings(BaseSettings):
         """How to reach the bus."""
         token = None if self.nats_token is None else self.nats_token.get_secret_value()
         return NatsConfig(
-            url=self.nats_url, token=token, credentials=self.nats_credentials, replicas=self.nats_replicas
+            url=self.nats_url,
+            token=token,
+            credentials=self.nats_credentials,
+            replicas=self.nats_replicas,
+            ack_wait_s=self.ack_wait_s,
         )
 
     @property

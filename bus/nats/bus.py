@@ -14,7 +14,7 @@ from nats.js.errors import NotFoundError
 
 from bus.contracts import Lane
 from bus.errors import BusError, OmnibusError
-from bus.nats.connection import Client, NatsConfig, connect, translated
+from bus.nats.connection import Client, NatsConfig, ask, connect, translated
 from bus.nats.consumer import NatsConsumer
 from bus.nats.publisher import Publisher
 from bus.nats.settlement import Heartbeats
@@ -145,8 +145,7 @@ class NatsBus:
 
     async def _next_by_subject(self, stream: str, subject: str, sequence: int) -> Msg | None:
         body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
-        with translated(f"reading {subject}"):
-            message = await self._connected.request(f"$JS.API.DIRECT.GET.{stream}", body, timeout=5.0)
+        message = await ask(self._connected, f"$JS.API.DIRECT.GET.{stream}", body)
         return None if (message.headers or {}).get("Status") else message
 
     async def backlog(self, function: str) -> dict[Lane, tuple[int, int]]:
@@ -173,6 +172,9 @@ class NatsBus:
     async def _on_reconnect(self) -> None:
         log.info("nats: connected again")
         await self._publisher.resend()
+        for log_config in LOGS:
+            if log_config.memory:  # a server that was restarted has forgotten it
+                await ensure_log(self._connected, self._config, log_config)
         for consumer in self._consumers:
             await consumer.revive()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import nats
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import (
     AuthorizationError,
     ConnectionClosedError,
@@ -26,6 +26,9 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from bus.errors import BusError, BusUnavailableError, PayloadTooLargeError, UnauthorizedError
 
 log = logging.getLogger("omnibus.bus")
+
+_PATIENCE_S = (0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
+_NEXT_TRY_S = 0.1
 
 _UNAVAILABLE = (
     ConnectionClosedError,
@@ -142,4 +145,27 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
     )
 
 
-__all__ = ["Client", "NatsConfig", "connect", "nats", "translated"]
+async def ask(client: Client, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> Msg:
+    """A request that survives a restart of the server: it is sent again until it is answered.
+
+    Only for requests that may be done twice: reads, idempotent set-up, and compare-and-set, whose second
+    try meets its own first one as a conflict.
+
+    Raises:
+        BusUnavailableError: (retryable) not answered within about ten seconds.
+    """
+    error: Exception | None = None
+    for patience_s in _PATIENCE_S:
+        try:
+            return await client.request(subject, data, timeout=patience_s, headers=dict(headers) if headers else None)
+        except (NoRespondersError, NatsTimeoutError, ConnectionReconnectingError, OutboundBufferLimitError) as failure:
+            error = failure
+            if not isinstance(failure, NatsTimeoutError):
+                await asyncio.sleep(_NEXT_TRY_S)
+        except (ConnectionClosedError, ConnectionDrainingError, NatsError) as failure:
+            with translated(f"asking {subject}"):
+                raise failure
+    raise BusUnavailableError(f"{subject} was not answered: {type(error).__name__}") from error
+
+
+__all__ = ["Client", "NatsConfig", "ask", "connect", "translated"]

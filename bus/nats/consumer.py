@@ -14,7 +14,7 @@ from nats.aio.subscription import Subscription
 from bus.contracts import Lane
 from bus.errors import BusUnavailableError
 from bus.lanes import LanePolicy
-from bus.nats.connection import Client
+from bus.nats.connection import Client, translated
 from bus.nats.settlement import Heartbeats, NatsSettlement, read_delivery
 from bus.ports import OnDelivery
 from bus.subjects import function_stream
@@ -102,8 +102,16 @@ class NatsConsumer:
         await self._share()
 
     async def stop_pulling(self) -> None:
-        """Take nothing new; what runs goes on, and its in-progress acks too."""
+        """Take nothing new; what runs goes on, and its in-progress acks too.
+
+        The server drops pulls that nobody listens to; what it sent before it knew is handed back.
+        """
         self._pulling = False
+        for pulls in self._pulls.values():
+            subscription, pulls.subscription = pulls.subscription, None
+            if subscription is not None and self._client.is_connected:
+                with translated("ending a pull"):
+                    await subscription.drain()  # type: ignore[no-untyped-call]
 
     async def drain(self, grace_s: float) -> None:
         """Stop pulling and wait for what runs; what is not done in time is handed back."""
@@ -126,9 +134,9 @@ class NatsConsumer:
         for settlement in running.values():
             await settlement.nak()
         for pulls in self._pulls.values():
-            if pulls.subscription is not None and not self._client.is_closed:
-                await pulls.subscription.unsubscribe()
-                pulls.subscription = None
+            subscription, pulls.subscription = pulls.subscription, None
+            if subscription is not None and not self._client.is_closed:
+                await subscription.unsubscribe()
 
     def _receiver(self, pulls: _LanePulls) -> Any:
         async def receive(message: Msg) -> None:

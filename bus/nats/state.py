@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from nats.js.errors import NotFoundError
 
 from bus.errors import BusError, BusUnavailableError, ConflictError, PayloadTooLargeError
-from bus.nats.connection import Client, translated
+from bus.nats.connection import Client, ask, translated
 from bus.nats.streams import request
 
 _WRONG_LAST_SEQUENCE = (10071, 10164)
@@ -47,10 +47,7 @@ class NatsKeyValue:
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
         """Value and revision; None when there is none."""
-        with translated(f"reading {self._name}/{key}"):
-            message = await self._client.request(
-                f"$JS.API.DIRECT.GET.{self._stream}.{self._prefix}{key}", b"", timeout=5.0
-            )
+        message = await ask(self._client, f"$JS.API.DIRECT.GET.{self._stream}.{self._prefix}{key}", b"")
         headers = message.headers or {}
         if headers.get("Status") == "404" or headers.get("KV-Operation"):
             return None
@@ -120,8 +117,7 @@ class NatsKeyValue:
                 nbytes=len(value),
                 limit=self._client.max_payload,
             )
-        with translated(f"writing {self._name}/{key}"):
-            message = await self._client.request(self._prefix + key, value, timeout=5.0, headers=headers or None)
+        message = await ask(self._client, self._prefix + key, value, headers)
         answer = json.loads(message.data)
         failure = answer.get("error")
         if failure is None:

@@ -9,7 +9,7 @@ from nats.js.errors import NotFoundError
 
 from bus.contracts import Lane
 from bus.errors import BusError, BusUnavailableError
-from bus.nats.connection import Client, NatsConfig, translated
+from bus.nats.connection import Client, NatsConfig, ask
 from bus.subjects import BucketConfig, LogConfig, function_stream, work
 
 _SECOND_NS = 1_000_000_000
@@ -20,7 +20,7 @@ _ALREADY_DIFFERENT = (10058, 10148)
 _MAX_MESSAGES = 100_000
 
 
-async def request(client: Client, operation: str, body: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:
+async def request(client: Client, operation: str, body: dict[str, Any]) -> dict[str, Any]:
     """One call of the JetStream API.
 
     Source: NATS reference, JetStream wire API, `$JS.API.*`.
@@ -30,8 +30,7 @@ async def request(client: Client, operation: str, body: dict[str, Any], *, timeo
         BusUnavailableError: (retryable) JetStream does not answer.
         BusError: It refused.
     """
-    with translated(f"JetStream {operation}"):
-        message = await client.request(f"$JS.API.{operation}", json.dumps(body).encode(), timeout=timeout_s)
+    message = await ask(client, f"$JS.API.{operation}", json.dumps(body).encode())
     answer: dict[str, Any] = json.loads(message.data)
     failure = answer.get("error")
     if failure is None:
@@ -117,7 +116,7 @@ async def ensure_bucket(client: Client, config: NatsConfig, bucket: BucketConfig
         {
             "subjects": [f"$KV.{bucket.name}.>"],
             "retention": "limits",
-            "storage": "memory" if bucket.memory else "file",
+            "storage": "file",
             "max_age": int(bucket.ttl_s * _SECOND_NS),
             "max_msgs_per_subject": 1,
             "discard": "new",
