@@ -1,0 +1,152 @@
+"""`/v1/audio/transcriptions` and `/v1/audio/speech`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, File, Form, Request, Response, UploadFile
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
+
+from bus.contracts import Modality
+from bus.contracts.codec import validate
+from bus.errors import InvalidInputError, MediaUnsupportedError
+from bus.store.media import load_media
+from functions.gateway import requests
+from functions.gateway.inline_media import stored
+from functions.gateway.model_names import models_of
+from functions.gateway.openai_voices import voice_of
+from functions.gateway.services import config_of, services_of
+from functions.gateway.subtitles import to_srt, to_vtt
+from functions.stages.parts import Speech, SpeechOptions, SpeechSegment, Transcript
+
+router = APIRouter(tags=["openai"])
+
+_AUDIO_TYPES = {
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "flac": "audio/flac",
+    "pcm": "audio/pcm",
+}
+_MAX_SPEECH_LENGTH = 4096
+
+
+class SpeechBody(BaseModel):
+    """A speech request.
+
+    Source: OpenAI API reference, Create speech.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    input: str
+    voice: str | dict[str, Any] = "alloy"
+    response_format: Literal["mp3", "opus", "flac", "wav", "pcm", "aac"] | None = "mp3"
+    speed: float | None = 1.0
+    stream_format: str | None = None
+
+
+@router.post("/v1/audio/transcriptions")
+async def create_transcription(
+    request: Request,
+    file: Annotated[UploadFile, File(description="Sound in any container, or a video with sound.")],
+    model: Annotated[str, Form()],
+    language: Annotated[str | None, Form(description="ISO 639-1; none: it is told from the sound.")] = None,
+    response_format: Annotated[Literal["json", "text", "srt", "verbose_json", "vtt"], Form()] = "json",
+    stream: Annotated[bool, Form()] = False,
+) -> Response:
+    """What is said in a file.
+
+    Raises:
+        ModelNotFoundError: No model of that name here.
+        MediaError: A file that cannot be read, or has no sound.
+    """
+    models_of(request).check("transcribe", model)
+    if stream:
+        raise InvalidInputError("streamed transcriptions are not supported; leave stream out", param="stream")
+    source = await stored(
+        services_of(request).store, await file.read(), file.content_type or "", _sound_or_video(file), file.filename
+    )
+    inputs: dict[str, Any] = {"media": [source.model_dump(exclude_none=True)]}
+    if language:
+        inputs["options"] = {"language": language}
+    if requests.wants_async(request):
+        return await requests.enqueue(request, "transcribe", inputs)
+    async with requests.run(request, "transcribe", inputs) as running:
+        outputs = await running.outputs()
+    found = [Transcript.model_validate(one) for key in ("transcripts", "soundtracks") for one in outputs.get(key) or ()]
+    if not found:
+        raise MediaUnsupportedError(f"{file.filename or 'the file'} has no sound; send speech")
+    return _written(found, response_format)
+
+
+@router.post("/v1/audio/speech")
+async def create_speech(body: SpeechBody, request: Request) -> Response:
+    """A text, spoken.
+
+    Raises:
+        ModelNotFoundError: No model of that name here.
+        InvalidInputError: Names the field that is wrong or not supported.
+    """
+    models_of(request).check("speak", body.model)
+    _check_speech(body)
+    options = validate(
+        SpeechOptions, {"format": body.response_format or "mp3", "speed": body.speed or 1.0, **voice_of(body.voice)}
+    )
+    inputs = {"text": body.input, "options": options.model_dump()}
+    if requests.wants_async(request):
+        return await requests.enqueue(request, "speak", inputs)
+    async with requests.run(request, "speak", inputs) as running:
+        speech = Speech.model_validate((await running.outputs())["speech"])
+        data = await load_media(services_of(request).store, speech.audio, config_of(request).max_body_nbytes)
+    headers = {"x-omnibus-sample-rate-hz": str(speech.sample_rate_hz)}
+    return Response(data, headers=headers, media_type=_AUDIO_TYPES[speech.format])
+
+
+def _check_speech(body: SpeechBody) -> None:
+    if not body.input.strip():
+        raise InvalidInputError("input is empty; there is nothing to say", param="input")
+    if len(body.input) > _MAX_SPEECH_LENGTH:
+        raise InvalidInputError(f"input has {len(body.input)} characters, over {_MAX_SPEECH_LENGTH}", param="input")
+    if body.response_format == "aac":
+        raise InvalidInputError("response_format is mp3, opus, flac, wav or pcm, not aac", param="response_format")
+    if body.stream_format not in (None, "audio"):
+        raise InvalidInputError("stream_format is audio", param="stream_format")
+
+
+def _sound_or_video(file: UploadFile) -> Modality | None:
+    # What the sender says decides only where a container may hold either; its content decides the rest.
+    return Modality.AUDIO if (file.content_type or "").startswith("audio/") else None
+
+
+def _written(found: Sequence[Transcript], response_format: str) -> Response:
+    text = " ".join(transcript.text for transcript in found).strip()
+    seconds = sum(transcript.seconds for transcript in found)
+    segments = [segment for transcript in found for segment in _segments(transcript)]
+    if response_format == "text":
+        return Response(text + "\n", media_type="text/plain")
+    if response_format == "srt":
+        return Response(to_srt(segments), media_type="application/x-subrip")
+    if response_format == "vtt":
+        return Response(to_vtt(segments), media_type="text/vtt")
+    body: dict[str, Any] = {"text": text, "usage": {"type": "duration", "seconds": seconds}}
+    if response_format == "verbose_json":
+        body |= {
+            "task": "transcribe",
+            "language": found[0].language,
+            "duration": seconds,
+            "segments": [
+                {"id": index, "start": segment.start_s, "end": segment.end_s, "text": segment.text}
+                for index, segment in enumerate(segments)
+            ],
+        }
+    return Response(to_json(body), media_type="application/json")
+
+
+def _segments(transcript: Transcript) -> Sequence[SpeechSegment]:
+    if transcript.segments or not transcript.text:
+        return transcript.segments
+    return (SpeechSegment(start_s=0.0, end_s=transcript.seconds, text=transcript.text),)

@@ -1,0 +1,178 @@
+"""`/v1/chat/completions`."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic_core import to_json
+
+from bus.contracts import TokenChunk
+from bus.errors import OmnibusError
+from bus.ports import ObjectStore
+from bus.store.media import load_media
+from functions.client import Running
+from functions.gateway import requests
+from functions.gateway.errors import error_body, request_id_of
+from functions.gateway.event_stream import DONE, EventStream, event
+from functions.gateway.model_names import models_of
+from functions.gateway.openai_chat_body import ChatBody, chat_inputs
+from functions.gateway.services import config_of, services_of
+from functions.stages.assemble import Answer
+
+router = APIRouter(tags=["openai"])
+
+_PIPELINE = "chat"
+_AUDIO_KEPT_S = 24 * 3600
+_AUDIO_PIECE_LENGTH = 64 * 1024
+
+
+@router.post("/v1/chat/completions")
+async def create_chat_completion(body: ChatBody, request: Request) -> Response:
+    """Answer a chat with text, images, audio and video in it; streamed when asked, spoken when asked.
+
+    Raises:
+        ModelNotFoundError: No model of that name here.
+        InvalidInputError: Names the field that is wrong or not supported.
+    """
+    model = models_of(request).check("chat", body.model)
+    inputs = await chat_inputs(body, services_of(request).store)
+    if requests.wants_async(request):
+        return await requests.enqueue(request, _PIPELINE, inputs)
+    completion = _Completion(request, model)
+    if body.stream:
+        return await _stream(request, inputs, completion, with_usage=body.wants_usage)
+    async with requests.run(request, _PIPELINE, inputs) as running:
+        answer = Answer.model_validate((await running.outputs())["answer"])
+    return Response(to_json(await completion.whole(answer)), media_type="application/json")
+
+
+async def _stream(request: Request, inputs: dict[str, Any], completion: _Completion, *, with_usage: bool) -> Response:
+    """Wait for the first token, so that a request which fails before it gets a status, then stream."""
+    async with AsyncExitStack() as stack:
+        async with requests.while_connected(request):
+            running = await stack.enter_async_context(requests.submit(request, _PIPELINE, inputs))
+            chunks = running.chunks()
+            first = await anext(chunks, None)
+            if first is None:
+                await running.outputs()
+        events = _events(completion, running, first, chunks, with_usage=with_usage)
+        return EventStream(events, stack.pop_all())
+
+
+async def _events(
+    completion: _Completion,
+    running: Running,
+    first: TokenChunk | None,
+    chunks: AsyncIterator[TokenChunk],
+    *,
+    with_usage: bool,
+) -> AsyncIterator[bytes]:
+    sent = ""
+    try:
+        yield completion.piece({"role": "assistant", "content": ""}, with_usage)
+        if first is not None and first.text:
+            sent += first.text
+            yield completion.piece({"content": first.text}, with_usage)
+        async for chunk in chunks:
+            if chunk.text:
+                sent += chunk.text
+                yield completion.piece({"content": chunk.text}, with_usage)
+        answer = Answer.model_validate((await running.outputs())["answer"])
+        # Tokens are broadcast, not stored: what a reconnect swallowed is in the answer.
+        if answer.text.startswith(sent) and len(answer.text) > len(sent):
+            yield completion.piece({"content": answer.text[len(sent) :]}, with_usage)
+        async for piece in completion.audio_pieces(answer):
+            yield completion.piece({"audio": piece}, with_usage)
+        yield completion.last(answer, with_usage)
+        if with_usage:
+            yield completion.usage(answer)
+    except OmnibusError as error:
+        yield event(error_body(error, running.id))
+    yield DONE
+
+
+class _Completion:
+    """Writes one answer in OpenAI's shapes."""
+
+    def __init__(self, request: Request, model: str) -> None:
+        self._store: ObjectStore = services_of(request).store
+        self._max_nbytes = config_of(request).max_body_nbytes
+        self._id = f"chatcmpl-{request_id_of(request)}"
+        self._audio_id = f"audio_{request_id_of(request)}"
+        self._created = int(time.time())
+        self._model = model
+
+    async def whole(self, answer: Answer) -> dict[str, Any]:
+        """The answer at once."""
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.speech is not None:
+            message["audio"] = {
+                "id": self._audio_id,
+                "data": await self._audio(answer),
+                "transcript": answer.text,
+                "expires_at": self._created + _AUDIO_KEPT_S,
+            }
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}
+        return {
+            **self._head("chat.completion"),
+            "choices": [choice],
+            "usage": _usage(answer),
+            "omnibus": _seen_and_heard(answer),
+        }
+
+    def piece(self, delta: dict[str, Any], with_usage: bool) -> bytes:
+        """A chunk of a streamed answer."""
+        return self._chunk(delta, None, {"usage": None} if with_usage else {})
+
+    def last(self, answer: Answer, with_usage: bool) -> bytes:
+        """The chunk that says why the answer ended."""
+        more = {"omnibus": _seen_and_heard(answer), **({"usage": None} if with_usage else {})}
+        return self._chunk({}, answer.finish_reason, more)
+
+    def usage(self, answer: Answer) -> bytes:
+        """The chunk with the token counts, which has no choices."""
+        return event({**self._head("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
+
+    async def audio_pieces(self, answer: Answer) -> AsyncIterator[dict[str, Any]]:
+        """The spoken answer as deltas: base64 in pieces that decode on their own, the transcript, the expiry."""
+        if answer.speech is None:
+            return
+        data = await self._audio(answer)
+        for start in range(0, len(data), _AUDIO_PIECE_LENGTH):
+            yield {"id": self._audio_id, "data": data[start : start + _AUDIO_PIECE_LENGTH]}
+        yield {"id": self._audio_id, "transcript": answer.text}
+        yield {"id": self._audio_id, "expires_at": self._created + _AUDIO_KEPT_S}
+
+    async def _audio(self, answer: Answer) -> str:
+        assert answer.speech is not None
+        return base64.b64encode(await load_media(self._store, answer.speech.audio, self._max_nbytes)).decode()
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None, more: dict[str, Any]) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return event({**self._head("chat.completion.chunk"), "choices": [choice], **more})
+
+
+def _usage(answer: Answer) -> dict[str, Any]:
+    usage = answer.usage
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {f"{modality}_tokens": count for modality, count in usage.by_modality.items()},
+    }
+
+
+def _seen_and_heard(answer: Answer) -> dict[str, Any]:
+    """What the stages before the language model made of the media; an extension of OpenAI's shape."""
+    return {
+        "transcripts": [transcript.model_dump() for transcript in answer.transcripts],
+        "labels": [label.model_dump() for label in answer.labels],
+    }
