@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 
 from functions.gateway import health, jobs, openai_audio, openai_chat, openai_embeddings, openai_models, pipelines
 from functions.gateway.config import GatewayConfig
+from functions.gateway.docs import describe_routes
 from functions.gateway.errors import install_error_handlers
 from functions.gateway.front import Front
 from functions.gateway.model_names import ModelNames
@@ -44,8 +45,10 @@ def create_app(config: GatewayConfig, open_services: OpenServices = open_service
     app.state.config = config
     app.add_middleware(Front, config=config)
     install_error_handlers(app)
+    # First, because routes are tried in their order.
     fast: list[BaseRoute] = list(pipelines.ROUTES)
     app.router.routes[:0] = fast
     for part in (openai_chat, openai_audio, openai_embeddings, openai_models, jobs, health):
         app.include_router(part.router)
+    describe_routes(app, pipelines.ROUTES)
     return app

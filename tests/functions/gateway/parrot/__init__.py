@@ -14,7 +14,7 @@ import numpy as np
 from blake3 import blake3
 
 from bus.contracts import Contract, MediaRef, TensorRef
-from bus.errors import error_from_code
+from bus.errors import CancelledRequestError, error_from_code
 from bus.store.media import load_media, save_media
 from functions import Context, function
 from functions.stages.parts import (
@@ -114,15 +114,25 @@ async def answer(context: Context[Any], inputs: Told) -> Said:
     for index, word in enumerate(spoken):
         await context.emit(word if index == 0 else f" {word}")
         if word == "wait":
-            while True:
-                context.check()
-                await asyncio.sleep(0.01)
+            await _wait(context, said)
     asked = sum(len((part.text or "").split()) for message in inputs.messages for part in message.content)
     return Said(
         text=" ".join(spoken),
         finish_reason="stop" if len(spoken) == len(words) else "length",
         usage=Usage(prompt_tokens=asked, completion_tokens=len(spoken), by_modality={"image": len(inputs.images)}),
     )
+
+
+async def _wait(context: Context[Any], said: str) -> None:
+    """Wait until nobody else does, and leave a note of it where a test can find it."""
+    await save_media(context.store, f"began: {said}".encode(), "text/plain")
+    try:
+        while True:
+            context.check()
+            await asyncio.sleep(0.01)
+    except CancelledRequestError:
+        await save_media(context.store, f"cancelled: {said}".encode(), "text/plain")
+        raise
 
 
 @function("parrot.speak")

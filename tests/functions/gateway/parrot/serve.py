@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvicorn
 
-from bus.contracts import Lease, WorkerState
-from bus.contracts.codec import encode
+from bus.contracts import WorkerState
 from bus.subjects import START_FUNCTION
 from functions.environment import FunctionEnvironment
 from functions.flow.catalog import Pipelines
@@ -27,6 +25,7 @@ from functions.gateway.app import create_app
 from functions.gateway.config import GatewayConfig
 from functions.gateway.services import GatewayServices
 from functions.registry import registry
+from warmpool.lease import LeaseKeeper
 
 
 @asynccontextmanager
@@ -43,15 +42,13 @@ async def parrot_services(config: GatewayConfig) -> AsyncIterator[GatewayService
         await bus.ensure_function(START_FUNCTION)
         starting = await bus.serve(START_FUNCTION, SLOTS, starter)
         functions = tuple(sorted({name for plan in pipelines for name in plan.functions}))
-        now = time.time()
-        lease = Lease(
-            worker="parrot", group="all", host="here", pid=1, state=WorkerState.READY, functions=functions, slots=8,
-            started_s=now, renewed_s=now,
-        )  # fmt: skip
-        await (await bus.bucket("workers")).put("parrot", encode(lease))
+        lease = LeaseKeeper(await bus.bucket("workers"), "parrot", "all", lambda: (8, 0, 0))
+        await lease.open()
+        await lease.tell(WorkerState.READY, functions=functions)
         yield GatewayServices(
             bus=bus, store=environment.store, tensors=environment.tensors, client=client, functions=registry
         )
+        await lease.close()
         await starting.close()
 
 

@@ -1,0 +1,51 @@
+"""`/docs` for the plain routes, which the web framework does not describe by itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.routing import Route
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_ANY_OBJECT = {"schema": {"type": "object", "additionalProperties": True}}
+
+
+def describe_routes(app: FastAPI, routes: Iterable[Route]) -> None:
+    """Add the routes to the app's OpenAPI description, with their docstrings."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = described()
+            for route in routes:
+                operations = schema["paths"].setdefault(route.path, {})
+                for method in sorted((route.methods or set()) - {"HEAD"}):
+                    operations[method.lower()] = _operation(route, method)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    # How FastAPI's documentation says to extend it.
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _operation(route: Route, method: str) -> dict[str, Any]:
+    text = inspect.getdoc(route.endpoint) or ""
+    operation: dict[str, Any] = {
+        "tags": ["pipelines"],
+        "summary": text.partition(":")[2].partition("\n")[0].strip(" ."),
+        "description": text.partition("\n\n")[2].partition("\n\nRaises:")[0],
+        "operationId": route.name,
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in route.param_convertors
+        ],
+        "responses": {"200": {"description": "The answer", "content": {"application/json": _ANY_OBJECT}}},
+    }
+    if method == "POST":
+        operation["requestBody"] = {
+            "content": {"application/json": _ANY_OBJECT, "application/msgpack": _BINARY, "*/*": _BINARY}
+        }
+    return operation

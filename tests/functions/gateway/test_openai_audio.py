@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import io
+import wave
+
+import httpx
+import openai as openai_package
+import pytest
+from openai import OpenAI
+
+from tests.functions.gateway.media import png, wav
+
+
+def _file(data: bytes, name: str = "speech.wav") -> io.BytesIO:
+    file = io.BytesIO(data)
+    file.name = name
+    return file
+
+
+def test_a_file_is_transcribed(openai: OpenAI) -> None:
+    transcription = openai.audio.transcriptions.create(model="whisper-1", file=_file(wav(2.5)))
+    assert transcription.text == "loud quiet quiet"
+
+
+def test_verbose_json_has_times_and_language(openai: OpenAI) -> None:
+    verbose = openai.audio.transcriptions.create(
+        model="transcribe", file=_file(wav(2.5)), response_format="verbose_json", language="en"
+    )
+    assert (verbose.text, verbose.language, verbose.duration) == ("loud quiet quiet", "en", 2.5)
+    assert verbose.segments is not None
+    assert [(segment.start, segment.end, segment.text) for segment in verbose.segments] == [
+        (0.0, 1.0, "loud"),
+        (1.0, 2.0, "quiet"),
+        (2.0, 2.5, "quiet"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response_format", "expected"),
+    [
+        ("text", "loud quiet\n"),
+        ("srt", "1\n00:00:00,000 --> 00:00:01,000\nloud\n\n2\n00:00:01,000 --> 00:00:01,500\nquiet\n"),
+        ("vtt", "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\nloud\n\n00:00:01.000 --> 00:00:01.500\nquiet\n"),
+    ],
+)
+def test_text_formats_come_as_text(http: httpx.Client, response_format: str, expected: str) -> None:
+    response = http.post(
+        "/v1/audio/transcriptions",
+        data={"model": "transcribe", "response_format": response_format},
+        files={"file": ("a.wav", wav(1.5), "audio/wav")},
+    )
+    assert response.text == expected
+    assert response.headers["content-type"].startswith(("text/", "application/x-subrip"))
+
+
+def test_a_picture_has_no_sound(openai: OpenAI) -> None:
+    with pytest.raises(openai_package.APIStatusError, match="no sound") as caught:
+        openai.audio.transcriptions.create(model="transcribe", file=_file(png(), "speech.png"))
+    assert caught.value.status_code == 415
+
+
+def test_a_file_that_is_no_media_or_empty_is_refused(openai: OpenAI) -> None:
+    for data, status in ((b"not media at all", 415), (b"", 400)):
+        with pytest.raises(openai_package.APIStatusError) as caught:
+            openai.audio.transcriptions.create(model="transcribe", file=_file(data))
+        assert caught.value.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("form", "param"),
+    [
+        ({}, "model"),
+        ({"model": "transcribe", "response_format": "ass"}, "response_format"),
+        ({"model": "transcribe", "stream": "true"}, "stream"),
+        ({"model": "whisper-9"}, "model"),
+    ],
+)
+def test_a_form_field_that_is_wrong_is_named(http: httpx.Client, form: dict[str, str], param: str) -> None:
+    response = http.post("/v1/audio/transcriptions", data=form, files={"file": ("a.wav", wav(0.1))})
+    assert response.status_code in (400, 404)
+    assert response.json()["error"]["param"] == param
+
+
+def test_a_form_without_a_file_is_refused(http: httpx.Client) -> None:
+    response = http.post("/v1/audio/transcriptions", data={"model": "transcribe"})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "file"
+
+
+def test_a_text_is_spoken(openai: OpenAI) -> None:
+    with openai.audio.speech.with_streaming_response.create(
+        model="tts-1", voice="alloy", input="ten letter", response_format="wav"
+    ) as response:
+        assert response.headers["content-type"] == "audio/wav"
+        data = response.read()
+    with wave.open(io.BytesIO(data)) as file:
+        assert file.getnframes() / file.getframerate() == pytest.approx(0.1)
+
+
+def test_each_format_has_its_media_type(openai: OpenAI) -> None:
+    expected = {"mp3": "audio/mpeg", "opus": "audio/ogg", "flac": "audio/flac", "pcm": "audio/pcm"}
+    for response_format, media_type in expected.items():
+        response = openai.audio.speech.with_raw_response.create(
+            model="speak", voice="nova", input="hi", response_format=response_format  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert response.headers["content-type"] == media_type
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"input": "   "},
+        {"input": "x" * 4097},
+        {"speed": 9.0},
+        {"response_format": "aac"},
+        {"stream_format": "sse"},
+        {"voice": {"name": "x"}},
+    ],
+)
+def test_speech_that_cannot_be_made_is_refused(http: httpx.Client, fields: dict[str, object]) -> None:
+    body = {"model": "speak", "input": "hi", "voice": "alloy", **fields}
+    response = http.post("/v1/audio/speech", json=body)
+    assert response.status_code == 400
+    assert next(iter(fields)) in response.json()["error"]["message"]
