@@ -131,7 +131,7 @@ async def _measure(rounds: int, turns: int) -> list[Measurement]:
                 ratio=ratio,
                 goal=goal,
                 ok=None if goal is None else ratio <= 2,
-            )  # fmt: skip
+            )
         )
     return results
 

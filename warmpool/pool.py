@@ -94,13 +94,14 @@ class Pool:
             failures = 1 if time.monotonic() - started_s > _STABLE_S else failures + 1
             if failures >= self._config.start_attempts and status == 1:
                 raise WorkerStartError(
-                    f"worker {slot} failed {failures} times in a row; its log is {log_path}:\n{_tail(log_path)}"
+                    f"worker {slot} failed {failures} times in a row; its log is {log_path}:\n{log_tail(log_path)}"
                 )
             delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (failures - 1))
             log.warning("worker %s ended with status %s; starting it again in %.1f s", slot, status, delay_s)
             await asyncio.sleep(delay_s)
 
 
-def _tail(path: Path, lines: int = 5) -> str:
+def log_tail(path: Path, lines: int = 5) -> str:
+    """The last lines of a process's log; empty when there is none."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     return "\n".join(text.strip().splitlines()[-lines:])

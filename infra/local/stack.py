@@ -22,7 +22,7 @@ from infra.local.folder import DataFolder, StackInfo
 from infra.local.nats_server import NatsServer
 from infra.settings import PREFIX, Settings
 from warmpool.lease import read_leases
-from warmpool.pool import Pool, PoolConfig
+from warmpool.pool import Pool, PoolConfig, log_tail
 from warmpool.process import spawn, stop
 
 log = logging.getLogger("omnibus.stack")
@@ -162,7 +162,8 @@ class Stack:
                 if probe.connect_ex((self._settings.host, self._settings.port)) == 0:
                     return
             await asyncio.sleep(_PROBE_S)
-        raise WorkerStartError(f"the gateway did not start; its log is {self._logs / 'gateway.log'}")
+        log_path = self._logs / "gateway.log"
+        raise WorkerStartError(f"the gateway did not start; its log is {log_path}:\n{log_tail(log_path)}")
 
 
 def check_port(host: str, port: int) -> None:
