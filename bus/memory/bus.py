@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
@@ -27,28 +27,39 @@ class _Log:
 
     def __init__(self, config: LogConfig) -> None:
         self.config = config
-        self._messages: deque[tuple[float, str, bytes]] = deque(maxlen=_MAX_LOG_MESSAGES)
+        self._messages: deque[tuple[float, str, bytes]] = deque()
+        self._counts: Counter[str] = Counter()
 
     def captures(self, subject: str) -> bool:
         return any(matches(pattern, subject) for pattern in self.config.subjects)
 
     def add(self, subject: str, data: bytes) -> bool:
-        if self.config.once and self.read(subject, 1):
+        self._expire()
+        if self.config.once and self._counts[subject]:
             return False
         self._messages.append((time.time(), subject, data))
+        self._counts[subject] += 1
         return True
 
     def forget(self, pattern: str) -> None:
         kept = [message for message in self._messages if not matches(pattern, message[1])]
-        self._messages.clear()
-        self._messages.extend(kept)
+        self._messages = deque(kept)
+        self._counts = Counter(subject for _, subject, _ in kept)
 
     def read(self, pattern: str, limit: int) -> list[tuple[str, bytes]]:
-        oldest_s = time.time() - self.config.keep_s
-        while self._messages and self._messages[0][0] < oldest_s:
-            self._messages.popleft()
+        self._expire()
+        if not {"*", ">"} & set(pattern) and not self._counts[pattern]:
+            return []
         found = [(subject, data) for _, subject, data in self._messages if matches(pattern, subject)]
         return found[:limit]
+
+    def _expire(self) -> None:
+        oldest_s = time.time() - self.config.keep_s
+        while self._messages and (self._messages[0][0] < oldest_s or len(self._messages) >= _MAX_LOG_MESSAGES):
+            _, subject, _ = self._messages.popleft()
+            self._counts[subject] -= 1
+            if not self._counts[subject]:
+                del self._counts[subject]
 
 
 class _RecentIds:
