@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -89,6 +90,12 @@ def verify(names: tuple[str, ...], repair: bool) -> None:
             damaged += 1
     if damaged:
         raise click.ClickException(f"{damaged} damaged; run again with --repair")
+
+
+def pull_set(name: str, root: Path | None = None) -> None:
+    """Pull a model or a set with progress bars; what is here already costs nothing."""
+    with _bars() as on_step:
+        Repository(root).pull(name, on_step)
 
 
 def _megabytes(nbytes: int) -> str:
