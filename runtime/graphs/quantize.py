@@ -33,12 +33,12 @@ class BlockWeight:
         return (signed * self.scales[:, :, None]).reshape(len(self.values), -1)[:, : self.inputs]
 
 
-def quantize_blocks(weight: NDArray[np.float32], block: int = 32) -> BlockWeight:
+def quantize_blocks(weight: NDArray[np.float32], block: int = 16) -> BlockWeight:
     """Round a matrix to 8 bits with one scale for every `block` inputs.
 
     Args:
         weight: float32 `(out, in)`; the last block is padded with zeros.
-        block: A power of two from 16.
+        block: A power of two from 16; 16 loses less than 32 and is no slower.
     """
     outputs, inputs = weight.shape
     blocks = -(-inputs // block)

@@ -67,7 +67,8 @@ def _q6_k(raw: Bytes) -> Floats:
     high = np.concatenate([(highs >> shift) & 3 for shift in (0, 2, 4, 6)], axis=2).reshape(count, 8, 32)
     values = (low | (high << 4)).astype(np.float32) - 32
     scales = raw[:, 192:208].view(np.int8).astype(np.float32) * _view(raw[:, 208:], "<f2")
-    return (values.reshape(count, 16, 16) * scales[:, :, None]).reshape(count, 256)
+    scaled: Floats = (values.reshape(count, 16, 16) * scales[:, :, None]).reshape(count, 256)
+    return scaled
 
 
 ENCODINGS = {

@@ -1,0 +1,139 @@
+"""A Llama model ready to generate: its graph, its embedding table, its cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bus.contracts import ModelManifest
+from bus.errors import ModelCorruptError
+from runtime.engines.onnx import Binding, OnnxSession
+from runtime.generation.kv import KvPool
+
+Floats = NDArray[np.float32]
+
+MEDIA_TOKEN = -1
+"""Stands in a prompt where an embedding takes the place of a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A binding and the arrays that it reads and writes."""
+
+    binding: Binding
+    embeddings: Floats
+    lengths: NDArray[np.int32]
+    longest: NDArray[np.int32]
+    logits: Floats
+
+
+class LlamaDecoder:
+    """Runs prefill and decode steps on rows of a cache.
+
+    Args:
+        folder: The model's folder: `model.onnx`, `embeddings.npy`.
+        manifest: Its manifest.
+        slots: Rows that run together.
+        context: Tokens in a row, prompt and answer; capped by what the model can take.
+        threads: See `OnnxSession`.
+        device: See `OnnxSession`.
+
+    Raises:
+        ModelCorruptError: A file is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: ModelManifest,
+        *,
+        slots: int = 8,
+        context: int = 4096,
+        threads: int = 0,
+        device: str = "auto",
+    ) -> None:
+        dims = manifest.dims
+        try:
+            self._table: NDArray[Any] = np.load(folder / "embeddings.npy", mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise ModelCorruptError(f"the embedding table of {manifest.ref} cannot be read: {error}") from error
+        self.hidden = dims["hidden"]
+        self.end_tokens = frozenset(manifest.parameters["end_tokens"])
+        self._vocabulary = dims["vocabulary"]
+        self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device)
+        self.pool = KvPool(
+            layers=dims["layers"],
+            kv_heads=dims["kv_heads"],
+            head_dim=dims["head_dim"],
+            slots=slots,
+            capacity=min(context, dims["context"]),
+        )
+        self._steps: dict[int, _Step] = {}
+
+    def embed(self, tokens: NDArray[np.int32], media: Floats) -> Floats:
+        """Embeddings of a prompt, float32 `(token, hidden)`.
+
+        Args:
+            tokens: int32 `(token,)`; `MEDIA_TOKEN` takes the next row of `media`.
+            media: float32 `(slot, hidden)`.
+        """
+        embedded: Floats = self._table[np.maximum(tokens, 0)].astype(np.float32)
+        embedded[tokens == MEDIA_TOKEN] = media
+        return embedded
+
+    def prefill(self, row: int, embeddings: Floats, start: int) -> Floats:
+        """Append a piece of a prompt to a row; logits of its last token, float32 `(vocabulary,)`.
+
+        Args:
+            row: Which row.
+            embeddings: float32 `(token, hidden)`.
+            start: Tokens that the row has already.
+        """
+        step = self._bind(row, row + 1, len(embeddings))
+        step.embeddings[0] = embeddings
+        self._run(step, np.array([start + len(embeddings)]))
+        logits: Floats = step.logits[0]
+        return logits
+
+    def decode(self, tokens: NDArray[np.int32], lengths: NDArray[np.int64]) -> Floats:
+        """Append one token to each of the rows 0 to n-1; logits, float32 `(row, vocabulary)`, valid until the next.
+
+        Args:
+            tokens: int32 `(row,)`.
+            lengths: int64 `(row,)`, tokens of each row before this one.
+        """
+        count = len(tokens)
+        step = self._steps.get(count)
+        if step is None:
+            step = self._steps[count] = self._bind(0, count, 1)
+        step.embeddings[:, 0] = self._table[tokens]
+        self._run(step, lengths + 1)
+        return step.logits
+
+    def _run(self, step: _Step, totals: NDArray[Any]) -> None:
+        step.lengths[:] = totals - 1
+        step.longest[()] = totals.max()
+        step.binding.run()
+
+    def _bind(self, start: int, stop: int, tokens: int) -> _Step:
+        rows = stop - start
+        step = _Step(
+            binding=self._session.bind(),
+            embeddings=np.zeros((rows, tokens, self.hidden), np.float32),
+            lengths=np.zeros(rows, np.int32),
+            longest=np.zeros((), np.int32),
+            logits=np.zeros((rows, self._vocabulary), np.float32),
+        )
+        step.binding.input("inputs_embeds", step.embeddings)
+        step.binding.input("lengths", step.lengths)
+        step.binding.input("capacity_used", step.longest)
+        step.binding.output("logits", step.logits)
+        for place, cache in enumerate(self.pool.rows(start, stop)):
+            name = f"{place // 2}.{('key', 'value')[place % 2]}"
+            step.binding.input(f"past_key_values.{name}", cache)
+            step.binding.output(f"present.{name}", cache)
+        return step

@@ -1,0 +1,207 @@
+"""Iteration-level continuous batching: every step, whoever is there; a new prompt joins between two steps.
+
+Source: Yu et al., Orca (OSDI 2022), section 3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bus.errors import (
+    CancelledRequestError,
+    ContextLengthError,
+    DeadlineExceededError,
+    EngineError,
+    InvalidInputError,
+    OmnibusError,
+)
+from runtime.generation.decoder import Floats, LlamaDecoder
+from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
+from runtime.generation.sampling import SamplingConfig
+from runtime.generation.scheduler import Scheduler, Sequence, step_inputs
+
+log = logging.getLogger("omnibus.generation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """What a deployer can set.
+
+    Attributes:
+        max_waiting: Requests that may wait for a slot before others are refused.
+        prefill_chunk: Prompt tokens in one step, so that a long prompt does not hold up running answers.
+    """
+
+    max_waiting: int = 64
+    prefill_chunk: int = 512
+
+
+class TextEngine:
+    """Generates text for many prompts at once, in a thread of its own.
+
+    Args:
+        decoder: The model; used from the engine's thread only.
+        token_bytes: The bytes of a token.
+        config: Limits.
+    """
+
+    def __init__(
+        self, decoder: LlamaDecoder, token_bytes: Callable[[int], bytes], config: EngineConfig | None = None
+    ) -> None:
+        self._decoder = decoder
+        self._token_bytes = token_bytes
+        self._config = config or EngineConfig()
+        self._scheduler = Scheduler(decoder.pool, self._config.max_waiting)
+        self._work = threading.Condition()
+        self._closed = False
+        # A daemon: a process that ends must not wait for an answer that nobody will read.
+        self._thread = threading.Thread(target=self._serve, name="omnibus-generation", daemon=True)
+
+    def open(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End after the current step; what runs is cancelled. Closing twice is fine."""
+        with self._work:
+            self._closed = True
+            self._work.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a prompt and its answer together."""
+        return self._decoder.pool.capacity
+
+    def submit(
+        self,
+        prompt: PromptTokens,
+        sampling: SamplingConfig,
+        *,
+        deadline_s: float | None = None,
+        is_cancelled: IsCancelled = lambda: False,
+    ) -> Generation:
+        """Start an answer; call it in a running event loop.
+
+        Args:
+            prompt: What to answer.
+            sampling: How to choose tokens; the answer also ends when the context is full.
+            deadline_s: Unix time after which nobody waits.
+            is_cancelled: Asked between steps, from the engine's thread.
+
+        Raises:
+            ContextLengthError: The prompt leaves no room for an answer.
+            InvalidInputError: Embeddings of another width than the model's.
+            OverloadedError: (retryable) too many requests wait.
+            EngineError: The engine is closed.
+        """
+        length, width = len(prompt.ids), prompt.embeddings.shape[1]
+        if length >= self.context:
+            raise ContextLengthError(
+                f"the prompt has {length} tokens, the model's context here is {self.context} with the answer; "
+                "shorten the prompt",
+                tokens=length,
+                context=self.context,
+            )
+        if len(prompt.embeddings) and width != self._decoder.hidden:
+            raise InvalidInputError(f"embeddings have {width} dimensions, the model takes {self._decoder.hidden}")
+        generation = Generation(length)
+        sequence = Sequence(
+            prompt=prompt, sampling=sampling, generation=generation, is_cancelled=is_cancelled, deadline_s=deadline_s
+        )
+        with self._work:
+            if self._closed:
+                raise EngineError("the generation engine is closed", retryable=True)
+            self._scheduler.admit(sequence)
+            self._work.notify()
+        return generation
+
+    def _serve(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(lambda: self._closed or len(self._scheduler))
+                if self._closed:
+                    self._drop_all(CancelledRequestError("the generation engine was closed"))
+                    return
+                self._drop_unwanted()
+                prefill = self._scheduler.next_prefill()
+            if prefill is not None:
+                self._guard([prefill[0]], partial(self._prefill, *prefill))
+            if self._scheduler.decoding:
+                self._guard(list(self._scheduler.decoding), self._decode)
+
+    def _guard(self, sequences: list[Sequence], step: Callable[[], None]) -> None:
+        """Run a step; an error ends the sequences that were in it and nothing else."""
+        try:
+            step()
+        except Exception as error:
+            log.exception("a generation step with %d sequences failed", len(sequences))
+            ours = error if isinstance(error, OmnibusError) else EngineError(f"a generation step failed: {error!r}")
+            with self._work:
+                for sequence in sequences:
+                    self._end(sequence, ours)
+
+    def _prefill(self, sequence: Sequence, row: int) -> None:
+        if sequence.embeddings is None:
+            sequence.embeddings = self._decoder.embed(sequence.prompt.ids, sequence.prompt.embeddings)
+        start = sequence.length
+        chunk = sequence.embeddings[start : start + self._config.prefill_chunk]
+        logits = self._decoder.prefill(row, chunk, start)
+        sequence.length += len(chunk)
+        if sequence.length == len(sequence.prompt.ids):
+            sequence.embeddings = None
+            with self._work:
+                self._scheduler.prefilled()
+            self._take(sequence, logits)
+
+    def _decode(self) -> None:
+        running = list(self._scheduler.decoding)
+        logits = self._decoder.decode(*step_inputs(running))
+        for sequence in running:
+            # All of them before any ends: a row that moves must take this step's keys and values along.
+            sequence.length += 1
+        for sequence, row in zip(running, logits, strict=True):
+            self._take(sequence, row)
+
+    def _take(self, sequence: Sequence, logits: Floats) -> None:
+        """Choose a token, and deliver what is certain after it."""
+        token = sequence.sampler.choose(logits)
+        ended = token in self._decoder.end_tokens
+        sequence.last = token
+        sequence.produced += 1
+        text = "" if ended else sequence.stop.push(sequence.detokenizer.push(self._token_bytes(token)))
+        reason = self._finish_reason(sequence, ended)
+        if reason is not None and not sequence.stop.stopped:
+            text += sequence.stop.push(sequence.detokenizer.finish()) + sequence.stop.finish()
+        sequence.generation.deliver(TextDelta(text, (token,), reason))
+        if reason is not None:
+            with self._work:
+                self._scheduler.remove(sequence)
+
+    def _finish_reason(self, sequence: Sequence, ended: bool) -> str | None:
+        if ended or sequence.stop.stopped:
+            return "stop"
+        full = sequence.length >= self.context or sequence.produced >= sequence.sampling.max_tokens
+        return "length" if full else None
+
+    def _drop_unwanted(self) -> None:
+        now_s = time.time()
+        for sequence in self._scheduler.everyone():
+            if sequence.deadline_s is not None and now_s > sequence.deadline_s:
+                self._end(sequence, DeadlineExceededError("the request's deadline passed while it was generated"))
+            elif sequence.generation.abandoned or sequence.is_cancelled():
+                self._end(sequence, CancelledRequestError("the request was cancelled while it was generated"))
+
+    def _drop_all(self, error: OmnibusError) -> None:
+        for sequence in self._scheduler.everyone():
+            self._end(sequence, error)
+
+    def _end(self, sequence: Sequence, error: OmnibusError) -> None:
+        self._scheduler.remove(sequence)
+        sequence.generation.deliver(error)

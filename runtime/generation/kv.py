@@ -1,0 +1,53 @@
+"""The memory that keys and values of every running answer live in."""
+
+from __future__ import annotations
+
+import mmap
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class KvPool:
+    """A fixed number of rows of fixed capacity; rows 0 to n-1 are one block of memory, so a batch needs no copy.
+
+    Memory that no token was written to is never touched, so it costs nothing yet.
+
+    Attributes:
+        slots: Rows.
+        capacity: Tokens that fit into a row.
+    """
+
+    def __init__(self, *, layers: int, kv_heads: int, head_dim: int, slots: int, capacity: int) -> None:
+        self.slots = slots
+        self.capacity = capacity
+        self._parts: list[NDArray[np.float32]] = [
+            _untouched((slots, kv_heads, capacity, head_dim)) for _ in range(2 * layers)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """The most memory that the pool can take."""
+        return sum(part.nbytes for part in self._parts)
+
+    def rows(self, start: int, stop: int) -> list[NDArray[Any]]:
+        """Keys and values in turn, layer by layer, float32 `(row, kv_head, capacity, head_dim)`."""
+        return [part[start:stop] for part in self._parts]
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` tokens of a row into another row."""
+        for part in self._parts:
+            part[target, :, :length] = part[source, :, :length]
+
+
+def _untouched(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Zeros that take memory page by page as they are written.
+
+    NumPy asks for huge pages, of which the first token of a row would clear and keep 2 MiB for every head and layer.
+    """
+    memory = mmap.mmap(-1, prod(shape) * 4)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.float32).reshape(shape)

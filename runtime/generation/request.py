@@ -1,0 +1,106 @@
+"""A prompt on its way in and its answer on its way out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bus.errors import InvalidInputError
+from runtime.generation.decoder import MEDIA_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTokens:
+    """What the model is given.
+
+    Attributes:
+        ids: int32 `(token,)`; `MEDIA_TOKEN` where an embedding stands.
+        embeddings: float32 `(slot, dim)`, one row for each `MEDIA_TOKEN`, in their order.
+
+    Raises:
+        InvalidInputError: Other dtypes or shapes, no tokens, or another number of embeddings than of slots.
+    """
+
+    ids: NDArray[np.int32]
+    embeddings: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        slots = int((self.ids == MEDIA_TOKEN).sum())
+        if self.ids.dtype != np.int32 or self.ids.ndim != 1 or not len(self.ids):
+            raise InvalidInputError(f"a prompt is int32 (token,) with tokens, not {self.ids.dtype} {self.ids.shape}")
+        if self.embeddings.dtype != np.float32 or self.embeddings.ndim != 2 or len(self.embeddings) != slots:
+            raise InvalidInputError(
+                f"a prompt with {slots} media slots takes float32 ({slots}, dim) embeddings, "
+                f"not {self.embeddings.dtype} {self.embeddings.shape}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of an answer.
+
+    Attributes:
+        text: Whole characters; may be empty while one or a stop string is undecided.
+        token_ids: The tokens that were chosen since the last piece.
+        finish_reason: `stop` or `length` in the last piece, else None.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str | None = None
+
+
+class Generation:
+    """The answer to one prompt, to be iterated once; leaving the iteration cancels what is left.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompt.
+    """
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[TextDelta | Exception] = asyncio.Queue()
+        self._abandoned = False
+
+    def cancel(self) -> None:
+        """Stop after the current step; safe from any thread, and fine when it is over."""
+        self._abandoned = True
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._abandoned
+
+    def deliver(self, piece: TextDelta | Exception) -> None:
+        """Hand over a piece, or the error that ends it; called from the engine's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+        except RuntimeError:  # the loop is closed: nobody is there
+            self._abandoned = True
+
+    async def __aiter__(self) -> AsyncIterator[TextDelta]:
+        """Pieces as they come.
+
+        Raises:
+            CancelledRequestError: It was cancelled.
+            DeadlineExceededError: Its deadline passed.
+            EngineError: The engine failed.
+        """
+        try:
+            while True:
+                piece = await self._pieces.get()
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+                if piece.finish_reason is not None:
+                    return
+        finally:
+            self.cancel()
+
+
+IsCancelled = Callable[[], bool]

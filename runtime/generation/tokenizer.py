@@ -1,0 +1,92 @@
+"""A model's tokenizer: text to tokens, tokens to bytes, and chats by the model's own template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bus.errors import InvalidInputError, ModelCorruptError
+
+
+class ChatTokenizer:
+    """Encodes text and chats.
+
+    Args:
+        folder: A model's folder with `tokenizer.json` and `chat.jinja`.
+
+    Raises:
+        ModelCorruptError: A file of the two is missing or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._markup = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+            self._template = environment.from_string((folder / "chat.jinja").read_text(encoding="utf-8"))
+        except Exception as error:  # the tokenizers library raises bare exceptions
+            raise ModelCorruptError(f"the tokenizer in {folder} cannot be read: {error}") from error
+        # What a user writes is text even where it looks like a control token.
+        self._plain.encode_special_tokens = True
+        self._special = frozenset(
+            number for number, token in self._plain.get_added_tokens_decoder().items() if token.special
+        )
+
+    def encode(self, text: str, *, markup: bool = False) -> NDArray[np.int32]:
+        """Token ids, int32 `(token,)`.
+
+        Args:
+            text: Any text.
+            markup: Read control tokens such as `<|im_end|>` in it as control tokens.
+        """
+        encoding = (self._markup if markup else self._plain).encode(text, add_special_tokens=False)
+        return np.array(encoding.ids, np.int32)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token stands for; none for a control token."""
+        if token in self._special:
+            return b""
+        text = self._plain.id_to_token(token)
+        return b"" if text is None else _bytes_of(text)
+
+    def chat(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """The prompt for the assistant's next turn.
+
+        Args:
+            messages: Maps with `role` and `content`.
+
+        Raises:
+            InvalidInputError: The model's template refuses the messages.
+        """
+        try:
+            return self._template.render(messages=list(messages), add_generation_prompt=True)
+        except TemplateError as error:
+            raise InvalidInputError(f"the model's chat template refuses these messages: {error}") from error
+
+
+@lru_cache(maxsize=65536)
+def _bytes_of(token: str) -> bytes:
+    table = _byte_values()
+    if all(character in table for character in token):
+        return bytes(table[character] for character in token)
+    return token.encode("utf-8")  # an added token, which is stored as plain text
+
+
+@lru_cache(maxsize=1)
+def _byte_values() -> dict[str, int]:
+    """The byte that each character of a byte-level vocabulary stands for.
+
+    Source: `bytes_to_unicode` of GPT-2: printable bytes stand for themselves, the rest from U+0100 upwards.
+    """
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    table = {chr(value): value for value in printable}
+    others = (value for value in range(256) if value not in set(printable))
+    table.update({chr(256 + place): value for place, value in enumerate(others)})
+    return table
