@@ -1,0 +1,286 @@
+"""The embedded stack with the real models: killed stage by stage, stopped, killed whole, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig
+from functions.client import PipelineClient, outputs_of
+from functions.flow.catalog import Pipelines
+from infra.local.folder import StackInfo, find_stack
+from infra.local.nats_server import free_port
+from runtime.repository import Repository
+from tests.delivery.processes import alive, omnibus, until
+from tests.made.films import film
+from tests.made.sounds import tone
+
+pytestmark = pytest.mark.models
+
+STAGES = tuple(
+    [
+        "fetch",
+        "pixels",
+        "look",
+        "waves",
+        "listen",
+        "frames",
+        "watch",
+        "overhear",
+        "fuse",
+        "generate",
+        "speak",
+        "assemble",
+    ]
+)
+
+
+class Stack:
+    """An `omnibus up` process."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.folder = folder
+        self.process = process
+        self.http = httpx.AsyncClient(timeout=120)
+
+    @property
+    def info(self) -> StackInfo:
+        info = find_stack(self.folder / "data")
+        assert info is not None, self.output
+        return info
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "up.log").read_text()
+
+    async def ready(self) -> None:
+        def told() -> bool:
+            assert self.process.poll() is None, self.output
+            return "workers ready" in self.output
+
+        await until(told, "the stack")
+
+    async def post(self, path: str, **fields: Any) -> httpx.Response:
+        response = await self.http.post(self.info.gateway_url + path, **fields)
+        assert response.status_code == 200, response.text
+        return response
+
+    def children(self) -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if f"OMNIBUS_DATA={self.folder / 'data'}".encode() in path.read_bytes():
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue
+        return [pid for pid in found if pid != self.process.pid and alive(pid)]
+
+
+@contextmanager
+def running(folder: Path, **variables: str) -> Iterator[Stack]:
+    """A stack in the folder; started again in the same folder it goes on where it was."""
+    (folder / "up.log").unlink(missing_ok=True)
+    variables = {"OMNIBUS_DATA": str(folder / "data"), "OMNIBUS_ACK_WAIT_S": "1", **variables}
+    with omnibus("up", "--port", str(free_port()), log=folder / "up.log", **variables) as process:
+        yield Stack(folder, process)
+
+
+async def multimodal_question(stack: Stack) -> dict[str, Any]:
+    """A chat body with a photo, a spoken question and a film with sound."""
+    repository = Repository()
+    photo = repository.file(repository.resolve("cat-photo"), "chelsea.png").read_bytes()
+    speech = {"model": "tts", "input": "What animal is in this picture?", "voice": "af_heart"}
+    spoken = (await stack.post("/v1/audio/speech", json=speech)).content
+    clip = film([0.0, 0.5, 1.0], samples=tone(440, 1.0, 16_000))
+    parts = [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(photo).decode()}},
+        {"type": "video_url", "video_url": {"url": "data:video/mp4;base64," + base64.b64encode(clip).decode()}},
+        {"type": "input_audio", "input_audio": {"data": base64.b64encode(spoken).decode(), "format": "wav"}},
+    ]
+    return {
+        "model": "chat",
+        "messages": [{"role": "user", "content": parts}],
+        "modalities": ["text", "audio"],
+        "audio": {"voice": "af_heart", "format": "wav"},
+        "max_tokens": 24,
+    }
+
+
+async def test_a_worker_killed_in_the_middle_of_each_stage_changes_nothing_in_the_answer(tmp_path: Path):
+    chaos = {"OMNIBUS_FUNCTIONS": "tests.delivery.chaos", "CHAOS_FOLDER": str(tmp_path)}
+    with running(tmp_path, **chaos) as stack:
+        await stack.ready()
+        body = await multimodal_question(stack)
+        undisturbed = (await stack.post("/v1/chat/completions", json=body)).json()["choices"][0]
+        for stage in STAGES:
+            (tmp_path / f"kill-{stage}").touch()
+        answer = asyncio.ensure_future(stack.post("/v1/chat/completions", json=body))
+        killed = set()
+        while not answer.done():
+            for path in tmp_path.glob("at-*"):
+                os.kill(int(path.read_text()), signal.SIGKILL)
+                killed.add(path.name.removeprefix("at-"))
+                path.unlink()
+            await asyncio.sleep(0.01)
+        response = await answer
+        trace = await stack.http.get(f"{stack.info.gateway_url}/v1/requests/{response.headers['x-request-id']}/trace")
+    disturbed = response.json()["choices"][0]
+    assert killed == set(STAGES)
+    assert disturbed["message"]["audio"]["transcript"] == undisturbed["message"]["audio"]["transcript"]
+    assert disturbed["finish_reason"] == undisturbed["finish_reason"]
+    assert disturbed["message"]["audio"]["data"] == undisturbed["message"]["audio"]["data"]
+    attempts = {span["stage"]: span["attempt"] for span in trace.json()["spans"] if span["status"] == "ok"}
+    assert all(attempts[stage] > 1 for stage in STAGES if stage != "assemble")
+
+
+async def test_fifty_requests_survive_a_kill_of_everything_and_are_answered_once_each(tmp_path: Path):
+    gate = {"OMNIBUS_FUNCTIONS": "tests.delivery.functions", "OMNIBUS_PIPELINES": str(Path(__file__).parent)}
+    gate |= {"CHAIN_FOLDER": str(tmp_path), "OMNIBUS_WORKERS": "chain=1"}
+    (tmp_path / "hold-two").touch()
+    with running(tmp_path, **gate) as stack:
+        await stack.ready()
+        for _ in range(50):
+            url = f"{stack.info.gateway_url}/v1/pipelines/chain"
+            headers = {"Prefer": "respond-async"}
+            response = await stack.http.post(url, json={"number": 7}, headers=headers)
+            assert response.status_code == 202, response.text
+        await until(lambda: (tmp_path / "ran-two").exists(), "the second stage")
+        children = stack.children()
+        assert len(children) >= 3
+        stack.process.send_signal(signal.SIGKILL)
+        stack.process.wait()
+        await until(lambda: not any(alive(pid) for pid in children), "the end of every child", 10)
+    (tmp_path / "hold-two").unlink()
+    with running(tmp_path, **gate) as stack:
+        await stack.ready()
+        config = NatsConfig(url=stack.info.nats_url, token=stack.info.nats_token)
+        async with NatsBus(config) as bus:
+            client = PipelineClient(bus, Pipelines(()))
+            while len(results := await bus.history("result.*")) < 50:
+                await asyncio.sleep(0.05)
+            assert len(results) == 50
+            subjects = sorted(subject for subject, _ in results)
+            for subject in subjects:
+                result = await client.result(subject.removeprefix("result."))
+                assert result is not None
+                assert outputs_of(result) == {"number": 10, "seen": ["one", "two", "three"]}
+
+
+async def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(tmp_path: Path):
+    with running(tmp_path) as stack:
+        await stack.ready()
+        children = stack.children()
+        assert len(children) >= 6
+        port = int(stack.info.gateway_url.rsplit(":", 1)[1])
+        stack.process.send_signal(signal.SIGINT)
+        stack.process.wait(60)
+        assert stack.process.returncode == 0, stack.output
+        assert not any(alive(pid) for pid in children)
+        assert find_stack(tmp_path / "data") is None
+        with pytest.raises(httpx.ConnectError):
+            await stack.http.get(f"http://127.0.0.1:{port}/health")
+
+
+async def test_a_second_stack_and_a_missing_model_are_clear_errors(tmp_path: Path):
+    with running(tmp_path, OMNIBUS_MODELS=str(tmp_path / "no-models"), OMNIBUS_WORKERS="generate=1") as stack:
+        await until(lambda: stack.process.poll() is not None, "the end of a stack without models")
+        assert stack.process.returncode == 1
+        assert "model_not_found" in stack.output or "omnibus models pull" in stack.output
+
+
+_PLAIN_CLIENT = """
+import asyncio, importlib.util, json, sys
+sys.path.append(sys.argv[1])
+assert not any(importlib.util.find_spec(name) for name in ("bus", "functions", "runtime", "infra"))
+import nats
+
+async def main(url, token):
+    connection = await nats.connect(url, token=token)
+    done = asyncio.get_running_loop().create_future()
+    streamed = []
+
+    async def on_message(message):
+        kind = message.subject.split(".")[0]
+        if kind == "token":
+            streamed.append(json.loads(message.data)["text"])
+        elif kind == "result":
+            done.set_result(json.loads(message.data))
+
+    await connection.subscribe("*.plain-1", cb=on_message)
+    request = {
+        "request": "plain-1",
+        "pipeline": "chat",
+        "inputs": {
+            "messages": [{"role": "user", "content": [{"text": "What is the capital of France? Be brief."}]}],
+            "sampling": {"max_tokens": 24},
+        },
+    }
+    await connection.jetstream().publish(
+        "fn.pipeline.start.interactive", json.dumps(request).encode(), headers={"Nats-Msg-Id": "plain-1"}
+    )
+    result = await asyncio.wait_for(done, 60)
+    print(json.dumps({"result": result, "streamed": "".join(streamed)}))
+    await connection.close()
+
+asyncio.run(main(*sys.argv[2:]))
+"""
+
+
+async def test_a_plain_nats_client_and_the_command_line_use_a_running_stack(tmp_path: Path):
+    with running(tmp_path) as stack:
+        await stack.ready()
+        plain = await _run(
+            "-S", "-c", _PLAIN_CLIENT, sysconfig.get_path("purelib"), stack.info.nats_url, stack.info.nats_token
+        )
+        told = json.loads(plain)
+        assert told["result"]["status"] == "succeeded", told
+        answer = told["result"]["outputs"]["answer"]["text"]
+        assert "Paris" in answer
+        assert told["streamed"].strip() == answer.strip()
+
+        out = tmp_path / "said.wav"
+        await _omnibus(stack, "speak", "The quick brown fox jumps over the lazy dog.", "--out", str(out))
+        heard = await _omnibus(stack, "transcribe", str(out))
+        assert heard.strip().lower().rstrip(".") == "the quick brown fox jumps over the lazy dog"
+        vectors = [json.loads(line) for line in (await _omnibus(stack, "embed", "a cat", "a kitten")).splitlines()]
+        assert [len(vector) for vector in vectors] == [384, 384]
+        published = json.loads(await _omnibus(stack, "publish", "embed", '{"texts": ["hello"]}'))
+        assert published["tokens"] > 0
+        spoken = tmp_path / "a.wav"
+        asked = await _omnibus(stack, "ask", "Is it a cat?", "--image", str(_photo()), "--speak", str(spoken))
+        assert "generate" in asked
+        assert spoken.read_bytes()[:4] == b"RIFF"
+        workers = await _omnibus(stack, "workers")
+        assert all(group in workers for group in ("media-", "encode-", "speech-", "generate-"))
+
+
+def _photo() -> Path:
+    repository = Repository()
+    return repository.file(repository.resolve("cat-photo"), "chelsea.png")
+
+
+async def _omnibus(stack: Stack, *arguments: str) -> str:
+    return await _run("-m", "infra.cli.main", *arguments, OMNIBUS_DATA=str(stack.folder / "data"), COLUMNS="200")
+
+
+async def _run(*arguments: str, **variables: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return out.decode()
