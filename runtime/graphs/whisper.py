@@ -63,8 +63,8 @@ class WhisperDims:
 def encoder_graph(weights: Weights, dims: WhisperDims, *, quantised: bool = False) -> Graph:
     """Mel frames to the keys and values that every decoder layer looks at.
 
-    Input `mel`: float32 (batch, mel, 2 × frame), of any length up to the model's. Outputs `cross.key.<i>` and `cross.value.<i>`:
-    float32 (batch, head, frame, dim of a head).
+    Input `mel`: float32 (batch, mel, 2 × frame), of any length up to the model's.
+    Outputs `cross.key.<i>` and `cross.value.<i>`: float32 (batch, head, frame, dim of a head).
     """
     half = _Half(Graph("whisper_encoder"), weights, dims, quantised)
     graph = half.graph
