@@ -1,0 +1,93 @@
+"""Kokoro: phoneme symbols and a voice to sound."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bus.errors import InvalidInputError
+from runtime.engines.onnx import OnnxSession
+from runtime.speech.phonemes import EnglishPhonemes
+from runtime.speech.sentences import pieces
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runtime.repository import Repository
+
+SAMPLE_RATE_HZ = 24_000
+MOST_TOKENS = 510
+"""The model's limit for one run."""
+
+_GOOD_TOKENS = 160
+_STYLE = 256
+
+
+class Kokoro:
+    """A loaded Kokoro model with its voices; safe from several threads."""
+
+    def __init__(self, session: OnnxSession, symbols: dict[str, int], voices: Path) -> None:
+        self._session, self._symbols, self._folder = session, symbols, voices
+        self._phonemes = EnglishPhonemes()
+        self._styles: dict[str, NDArray[np.float32]] = {}
+        self.voices = tuple(sorted(path.stem for path in voices.glob("*.bin")))
+
+    @classmethod
+    def load(cls, repository: Repository, name: str = "kokoro-82m") -> Self:
+        """The installed model.
+
+        Raises:
+            ModelNotFoundError: It is not installed.
+            ModelCorruptError: Its files are damaged.
+        """
+        manifest = repository.resolve(name)
+        symbols = json.loads(repository.file(manifest, "vocab.json").read_text(encoding="utf-8"))["vocab"]
+        return cls(
+            OnnxSession(repository.file(manifest, "model.onnx")), symbols, repository.folder(manifest) / "voices"
+        )
+
+    def plan(self, text: str, voice: str) -> list[str]:
+        """The text as pieces of symbols, each said in one run; slow the first time, the dictionary is loaded.
+
+        Raises:
+            InvalidInputError: An unknown voice, or nothing in the text that can be said.
+        """
+        if voice not in self.voices:
+            raise InvalidInputError(f"voice {voice!r} is not one of {', '.join(self.voices)}", voice=voice)
+        # The names begin with the accent: a American, b British.
+        sentences = self._phonemes.sentences(text, british=voice.startswith("b"))
+        known = ("".join(one for one in sentence if one in self._symbols) for sentence in sentences)
+        found = pieces(known, most=MOST_TOKENS, good=_GOOD_TOKENS)
+        if not found:
+            shown = text if len(text) <= 60 else text[:60] + "…"
+            raise InvalidInputError(f"nothing in {shown!r} can be said by an English voice; send English text")
+        return found
+
+    def say(self, symbols: str, voice: str, speed: float = 1.0) -> NDArray[np.float32]:
+        """One piece of `plan` as sound.
+
+        Args:
+            symbols: At most 510.
+            voice: One of `voices`.
+            speed: 1 is the voice's own.
+
+        Returns:
+            float32 (sample,), mono, 24 kHz, in about [-1, 1].
+        """
+        tokens = [self._symbols[symbol] for symbol in symbols]
+        inputs: dict[str, NDArray[Any]] = {
+            # Padding on both sides; the style depends on how long the text is.
+            "tokens": np.array([[0, *tokens, 0]], np.int64),
+            "style": self._style(voice)[min(len(tokens), MOST_TOKENS) - 1][None],
+            "speed": np.array([speed], np.float32),
+        }
+        (sound,) = self._session.run(inputs)
+        return np.asarray(sound, np.float32).ravel()
+
+    def _style(self, voice: str) -> NDArray[np.float32]:
+        if voice not in self._styles:
+            self._styles[voice] = np.fromfile(self._folder / f"{voice}.bin", np.float32).reshape(-1, _STYLE)
+        return self._styles[voice]

@@ -1,0 +1,50 @@
+"""Sound to files, read back by the standard library and by FFmpeg."""
+
+from __future__ import annotations
+
+import io
+import wave
+
+import numpy as np
+import pytest
+
+from bus.contracts import MediaLimits
+from bus.errors import InvalidInputError
+from runtime.media.audio import decode
+from runtime.media.encode import FORMATS, encode
+from tests.made.sounds import loudest_hz, tone
+
+
+def test_wav_is_what_the_standard_library_reads() -> None:
+    samples = tone(440, 0.5, 24_000)
+    data, media_type = encode(samples, 24_000, "wav")
+    with wave.open(io.BytesIO(data)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
+        read = np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32767
+    assert media_type == "audio/wav"
+    assert np.abs(read - samples).max() < 1e-4
+
+
+def test_pcm_is_the_samples_alone() -> None:
+    data, media_type = encode(np.array([0.0, 0.5, -1.0, 2.0], np.float32), 24_000, "pcm")
+    assert media_type == "audio/pcm"
+    assert np.frombuffer(data, "<i2").tolist() == [0, 16384, -32767, 32767]
+
+
+@pytest.mark.parametrize("kind", ["mp3", "opus", "flac", "wav"])
+@pytest.mark.parametrize("rate", [16_000, 22_050, 24_000])
+def test_every_format_keeps_pitch_and_length(kind: str, rate: int) -> None:
+    data, _ = encode(tone(440, 1.0, rate), rate, kind)
+    samples = decode(data, MediaLimits())
+    assert len(samples) == pytest.approx(16_000, abs=800)
+    assert loudest_hz(samples, 16_000) == pytest.approx(440, abs=2)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_same_sound_gives_the_same_bytes(kind: str) -> None:
+    assert encode(tone(300, 0.3, 24_000), 24_000, kind) == encode(tone(300, 0.3, 24_000), 24_000, kind)
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'aiff'"):
+        encode(tone(300, 0.1, 24_000), 24_000, "aiff")
