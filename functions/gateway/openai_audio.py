@@ -30,7 +30,7 @@ _AUDIO_TYPES = {
     "flac": "audio/flac",
     "pcm": "audio/pcm",
 }
-_MAX_SPEECH_LENGTH = 4096
+_TIMED_FORMATS = frozenset({"srt", "vtt", "verbose_json"})
 
 
 class SpeechBody(BaseModel):
@@ -70,9 +70,10 @@ async def create_transcription(
     source = await stored(
         services_of(request).store, await file.read(), file.content_type or "", _sound_or_video(file), file.filename
     )
-    inputs: dict[str, Any] = {"media": [source.model_dump(exclude_none=True)]}
+    options: dict[str, Any] = {"timestamps": response_format in _TIMED_FORMATS}
     if language:
-        inputs["options"] = {"language": language}
+        options["language"] = language
+    inputs = {"media": [source.model_dump(exclude_none=True)], "options": options}
     if requests.wants_async(request):
         return await requests.enqueue(request, "transcribe", inputs)
     async with requests.run(request, "transcribe", inputs) as running:
@@ -109,8 +110,6 @@ async def create_speech(body: SpeechBody, request: Request) -> Response:
 def _check_speech(body: SpeechBody) -> None:
     if not body.input.strip():
         raise InvalidInputError("input is empty; there is nothing to say", param="input")
-    if len(body.input) > _MAX_SPEECH_LENGTH:
-        raise InvalidInputError(f"input has {len(body.input)} characters, over {_MAX_SPEECH_LENGTH}", param="input")
     if body.response_format == "aac":
         raise InvalidInputError("response_format is mp3, opus, flac, wav or pcm, not aac", param="response_format")
     if body.stream_format not in (None, "audio"):
