@@ -38,8 +38,8 @@ OmnibusError                     internal               everything of ours
 │   ├── StackConfigError         stack_config           ports, folders, locks, settings
 │   └── DrainingError            draining               (retryable) the worker is stopping
 └── GatewayError                 gateway_failed
-├── UnauthorizedError        unauthorized
-└── UnknownRequestError      unknown_request
+    ├── UnauthorizedError        unauthorized
+    └── UnknownRequestError      unknown_request
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class GatewayConfig:
     pipelines: tuple[Path, ...] = ()
     api_key: str | None = field(default=None, repr=False)
     max_body_nbytes: int = 100 * 1024 * 1024
-    max_buffered_nbytes: int = 1024 * 1024 * 1024
+    max_buffered_nbytes: int = 256 * 1024 * 1024
     max_requests: int = 1024
     timeout_s: float = 300.0
     max_timeout_s: float = 3600.0
