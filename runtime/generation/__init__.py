@@ -1,0 +1,1 @@
+"""Text generation. Importing this loads no driver; the modules below do."""

@@ -13,6 +13,7 @@ from bus.contracts import ModelManifest
 from bus.errors import ModelCorruptError
 from runtime.engines.onnx import Binding, OnnxSession
 from runtime.generation.kv import KvPool
+from runtime.generation.limits import context_tokens
 
 Floats = NDArray[np.float32]
 
@@ -38,7 +39,7 @@ class LlamaDecoder:
         folder: The model's folder: `model.onnx`, `embeddings.npy`.
         manifest: Its manifest.
         slots: Rows that run together.
-        context: Tokens in a row, prompt and answer; capped by what the model can take.
+        context: Tokens in a row, prompt and answer; None: what the manifest says.
         threads: See `OnnxSession`.
         device: See `OnnxSession`.
 
@@ -52,7 +53,7 @@ class LlamaDecoder:
         manifest: ModelManifest,
         *,
         slots: int = 8,
-        context: int = 4096,
+        context: int | None = None,
         threads: int = 0,
         device: str = "auto",
     ) -> None:
@@ -70,7 +71,7 @@ class LlamaDecoder:
             kv_heads=dims["kv_heads"],
             head_dim=dims["head_dim"],
             slots=slots,
-            capacity=min(context, dims["context"]),
+            capacity=context or context_tokens(manifest),
         )
         self._steps: dict[int, _Step] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +83,7 @@ class Generation:
         except RuntimeError:  # the loop is closed: nobody is there
             self._abandoned = True
 
-    async def __aiter__(self) -> AsyncIterator[TextDelta]:
+    async def __aiter__(self) -> AsyncGenerator[TextDelta, None]:
         """Pieces as they come.
 
         Raises:

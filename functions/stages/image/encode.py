@@ -1,0 +1,124 @@
+"""`image.encode`: pictures as tokens in the language model's space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bus.contracts import Contract, Modality, TokenBlock
+from bus.errors import InvalidInputError
+from functions.context import Context
+from functions.decorator import function
+from functions.stages.parts import Block, ImageLabels, ImageTensor
+
+if TYPE_CHECKING:
+    from runtime.repository import Repository
+    from runtime.vision.classifier import ImageClassifier
+    from runtime.vision.label_bridge import LabelBridge
+
+_BATCH = 8
+_NAMES = 3
+_GRID = 7
+"""Rows and columns of the encoder's last feature map."""
+
+
+class ImageEncodeInputs(Contract):
+    """Preprocessed pictures."""
+
+    images: tuple[ImageTensor, ...] = ()
+
+
+class ImageEncodeOutputs(Contract):
+    """A block and the likeliest names for each picture, in their order."""
+
+    blocks: tuple[Block, ...] = ()
+    labels: tuple[ImageLabels, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """What `image.encode` needs: the vision encoder and the bridge to the language model."""
+
+    classifier: ImageClassifier
+    bridge: LabelBridge
+
+
+def setup(repository: Repository) -> Encoder:
+    """Load both."""
+    from runtime.vision.classifier import ImageClassifier
+    from runtime.vision.label_bridge import LabelBridge
+
+    return Encoder(ImageClassifier.load(repository, "efficientnet-lite0"), LabelBridge.load(repository))
+
+
+@function(
+    "image.encode",
+    setup=setup,
+    models=("efficientnet-lite0", "label-bridge"),
+    group="encode",
+    cacheable=True,
+)
+async def encode(context: Context[Encoder], inputs: ImageEncodeInputs) -> ImageEncodeOutputs:
+    """Encode every picture; the label bridge is a composition and the blocks say so.
+
+    Raises:
+        InvalidInputError: Pixels of another dtype or shape than the encoder takes.
+    """
+    blocks: list[Block] = []
+    labels: list[ImageLabels] = []
+    for start in range(0, len(inputs.images), _BATCH):
+        context.check()
+        images = inputs.images[start : start + _BATCH]
+        pixels = await _batch(context, images)
+        seen = await context.run(context.model.classifier.look, pixels)
+        for image, probabilities in zip(images, seen.probabilities, strict=True):
+            blocks.append(await _block(context, image, probabilities))
+            labels.append(_labels(context, image, probabilities))
+    context.note(images=len(blocks), tokens=sum(_tokens(one) for one in blocks))
+    return ImageEncodeOutputs(blocks=tuple(blocks), labels=tuple(labels))
+
+
+async def _batch(context: Context[Encoder], images: tuple[ImageTensor, ...]) -> NDArray[np.float32]:
+    arrays = [await context.tensors.get(image.pixels) for image in images]
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        raise InvalidInputError(f"pictures of several shapes in one request: {sorted(shapes)}")
+    return np.stack(arrays)
+
+
+async def _block(context: Context[Encoder], image: ImageTensor, probabilities: NDArray[np.float32]) -> Block:
+    from runtime.vision.label_bridge import COMPOSITION
+
+    model = context.model
+    tokens = model.bridge.tokens(probabilities)
+    # A name's tokens follow each other like words: the one-dimensional case, in which all three axes count on.
+    positions = np.tile(np.arange(len(tokens), dtype=np.int32), (3, 1))
+    block = TokenBlock(
+        modality=Modality.IMAGE if image.time_s is None else Modality.VIDEO,
+        embeddings=await context.tensors.put(tokens),
+        positions=await context.tensors.put(positions),
+        encoder=model.classifier.ref,
+        composition=COMPOSITION,
+        compression=_GRID * _GRID / len(tokens),
+        start_s=image.time_s,
+        source=image.source,
+    )
+    return Block(part=image.part, block=block, time_s=image.time_s)
+
+
+def _labels(context: Context[Encoder], image: ImageTensor, probabilities: NDArray[np.float32]) -> ImageLabels:
+    from runtime.vision.label_bridge import top
+
+    likeliest = top(probabilities, _NAMES)
+    return ImageLabels(
+        part=image.part,
+        names=tuple(context.model.classifier.labels[place] for place in likeliest),
+        probabilities=tuple(round(float(probabilities[place]), 6) for place in likeliest),
+    )
+
+
+def _tokens(block: Block) -> int:
+    return block.block.embeddings.shape[0] if block.block.embeddings else 0

@@ -1,0 +1,125 @@
+"""How media stand in a prompt: the words around soft tokens, and transcripts.
+
+A model that never saw an image in training takes soft tokens best where a noun belongs, so a sentence is put around
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bus.contracts import Modality
+from bus.errors import InvalidInputError
+from functions.stages.parts import Block, Message
+
+_SAME_FRAME = 0.9
+"""Cosine from which two frames show the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftTokens:
+    """A piece of a prompt that is no text.
+
+    Attributes:
+        modality: What it was.
+        embeddings: float32 `(token, dim)`.
+        positions: int32 `(3, token)`, from 0.
+    """
+
+    modality: Modality
+    embeddings: NDArray[np.float32]
+    positions: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A piece of a prompt that is text, and whose it was."""
+
+    modality: Modality
+    text: str
+
+
+Piece = Words | SoftTokens
+
+
+class Media:
+    """What the encoders made of a request's media, by their place in the request.
+
+    Args:
+        images: Blocks of pictures with their soft tokens.
+        frames: Blocks of film frames with their soft tokens, in the order of time.
+        speech: Blocks of clips with transcripts.
+        soundtracks: Blocks of films' sound with transcripts.
+    """
+
+    def __init__(
+        self,
+        images: Sequence[tuple[Block, SoftTokens]],
+        frames: Sequence[tuple[Block, SoftTokens]],
+        speech: Sequence[Block],
+        soundtracks: Sequence[Block],
+    ) -> None:
+        self._images = {block.part: soft for block, soft in images}
+        self._frames: dict[int, list[SoftTokens]] = {}
+        for block, soft in frames:
+            self._frames.setdefault(block.part, []).append(soft)
+        self._speech = {block.part: block.block.text or "" for block in speech}
+        self._soundtracks = {block.part: block.block.text or "" for block in soundtracks}
+
+    def pieces(self, part: int) -> list[Piece]:
+        """The pieces that stand for one piece of media; none where nothing was said.
+
+        Raises:
+            InvalidInputError: No encoder has seen it.
+        """
+        if part in self._images:
+            return list(_sentence("The photo shows a", Modality.IMAGE, [self._images[part]]))
+        if part in self._frames:
+            shown = list(_sentence("The video shows a", Modality.VIDEO, _different(self._frames[part])))
+            said = self._soundtracks.get(part, "").strip()
+            return [*shown, Words(Modality.AUDIO, f' In the video somebody says: "{said}"')] if said else shown
+        for known in (self._speech, self._soundtracks):
+            if part in known:
+                said = known[part].strip()
+                return [Words(Modality.AUDIO, said)] if said else []
+        raise InvalidInputError(f"a message refers to media {part}, which no encoder has seen", part=part)
+
+
+def message_pieces(message: Message, media: Media) -> list[Piece]:
+    """The content of a message, part after part, with a space between two parts."""
+    pieces: list[Piece] = []
+    for content in message.content:
+        if content.text:
+            more: list[Piece] = [Words(Modality.TEXT, content.text)]
+        else:
+            more = [] if content.part is None else media.pieces(content.part)
+        if pieces and more:
+            pieces.append(Words(Modality.TEXT, " "))
+        pieces += more
+    return pieces
+
+
+def _sentence(begin: str, modality: Modality, shown: Sequence[SoftTokens]) -> Iterator[Piece]:
+    for place, soft in enumerate(shown):
+        link = begin if place == 0 else " and a" if place == len(shown) - 1 else ", a"
+        yield Words(modality, link)
+        yield soft
+    yield Words(modality, ".")
+
+
+def _different(frames: Sequence[SoftTokens]) -> list[SoftTokens]:
+    """The frames that show something that no earlier one has shown."""
+    kept: list[SoftTokens] = []
+    for frame in frames:
+        if not any(_cosine(frame, other) >= _SAME_FRAME for other in kept):
+            kept.append(frame)
+    return kept
+
+
+def _cosine(one: SoftTokens, other: SoftTokens) -> float:
+    left, right = one.embeddings.mean(axis=0), other.embeddings.mean(axis=0)
+    return float(left @ right / max(np.linalg.norm(left) * np.linalg.norm(right), 1e-12))

@@ -1,0 +1,46 @@
+"""`text.embed`: texts as vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bus.contracts import Contract, TensorRef
+from functions.context import Context
+from functions.decorator import function
+
+if TYPE_CHECKING:
+    from runtime.repository import Repository
+    from runtime.text.embedder import TextEmbedder
+
+
+class TextEmbedInputs(Contract):
+    """Texts in any script; what is longer than the model reads is cut."""
+
+    texts: tuple[str, ...] = Field(min_length=1, max_length=2048)
+
+
+class TextEmbedOutputs(Contract):
+    """A vector a text."""
+
+    vectors: TensorRef = Field(description="float32 (text, dim), each of length 1.")
+    tokens: int = Field(ge=0, description="Tokens read in all.")
+    model: str = Field(description="`id@version`: vectors of different models cannot be compared.")
+
+
+def setup(repository: Repository) -> TextEmbedder:
+    """Load the sentence encoder."""
+    from runtime.text.embedder import TextEmbedder
+
+    return TextEmbedder.load(repository, "all-minilm-l6-v2")
+
+
+@function("text.embed", setup=setup, models=("all-minilm-l6-v2",), group="encode", cacheable=True)
+async def embed(context: Context[TextEmbedder], inputs: TextEmbedInputs) -> TextEmbedOutputs:
+    """Embed every text."""
+    vectors, tokens = await context.run(context.model.embed, inputs.texts)
+    context.note(texts=len(inputs.texts), tokens=int(tokens.sum()))
+    return TextEmbedOutputs(
+        vectors=await context.tensors.put(vectors), tokens=int(tokens.sum()), model=context.model.ref
+    )

@@ -1,0 +1,1 @@
+"""What is written: sentences as vectors."""
