@@ -175,9 +175,7 @@ def _dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     except TypeError as error:
         # NumPy knows bfloat16 only where a model's runtime has imported `ml_dtypes`.
-        raise InvalidInputError(
-            f"dtype {name} is not known here; import ml_dtypes first", dtype=name
-        ) from error
+        raise InvalidInputError(f"dtype {name} is not known here; import ml_dtypes first", dtype=name) from error
 
 
 def _check(ref: TensorRef, found: str, where: str) -> None:

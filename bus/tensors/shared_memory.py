@@ -7,7 +7,6 @@ import mmap
 import os
 import re
 import secrets
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -127,8 +126,12 @@ class SharedMemory:
         return sum(size for _, size, _ in self._files())
 
     def sweep(self) -> None:
-        """Remove everything; for a stack of which nothing runs any more."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Remove every entry, and the folder when nothing else is in it; for a stack that has stopped."""
+        for _, _, path in self._files():
+            if path.name.startswith(_PENDING) or _DIGEST.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.directory.rmdir()
 
     def _path(self, digest: str) -> Path:
         # A digest may come out of a client's message: it must not be able to name another file.

@@ -189,6 +189,18 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
         SharedMemory(tmp_path / "file" / "below", 1).open()
 
 
+def test_a_sweep_leaves_what_is_not_ours(folder: Path) -> None:
+    memory = SharedMemory(folder, 1 << 30)
+    memory.write(*_content(1))
+    (folder / ".pending-1-half").write_bytes(b"half")
+    (folder / "notes.txt").write_text("somebody else's")
+    memory.sweep()
+    assert _names(folder) == {"notes.txt"}
+    (folder / "notes.txt").unlink()
+    memory.sweep()
+    assert not folder.exists()
+
+
 def test_only_this_user_reads_the_entries(folder: Path) -> None:
     memory = SharedMemory(folder, 1 << 30)
     memory.open()
