@@ -18,6 +18,7 @@ from bus.contracts.codec import digest
 from bus.errors import StackConfigError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
+from bus.tensors.shared_memory import SharedMemory
 from infra.local.folder import DataFolder, StackInfo
 from infra.local.nats_server import NatsServer
 from infra.settings import PREFIX, Settings
@@ -124,6 +125,10 @@ class Stack:
             store_url=settings.store,
             tensors=str(settings.tensors or _tensor_folder(folder.path)),
         )
+        # What is in shared memory is a copy: gone with the stack, and with one that was killed.
+        shared = SharedMemory(self.info.tensors, 1)
+        shared.sweep()
+        self._stack.callback(shared.sweep)
         environment = self._environment()
         self.pool = await self._stack.enter_async_context(
             Pool(
