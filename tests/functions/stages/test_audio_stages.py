@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import functions.stages.audio.preprocess
 import functions.stages.audio.transcribe
-import functions.stages.video.preprocess
-from bus.contracts import TensorRef
+import functions.stages.video.preprocess  # noqa: F401 - registers a function
+from bus.contracts import MediaLimits, TensorRef
 from bus.errors import InvalidInputError, MediaUnreadableError, MediaUnsupportedError
 from bus.store.media import save_media
 from functions.environment import FunctionEnvironment
@@ -125,7 +125,7 @@ async def test_bad_sound_is_a_typed_error_and_the_next_one_is_served(environment
 
 
 async def test_a_film_gives_frames_and_its_spoken_words(environment: FunctionEnvironment) -> None:
-    sound = decode(wav(said(QUESTION), RATE_HZ), functions.stages.audio.preprocess.MediaLimits())
+    sound = decode(wav(said(QUESTION), RATE_HZ), MediaLimits())
     talking = film(range(0, 2000, 100), samples=sound)
     silent = film(range(0, 2000, 100))
     outputs = await environment.run("video.preprocess", {"videos": await items(environment, talking, silent)})

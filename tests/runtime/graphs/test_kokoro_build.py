@@ -55,7 +55,7 @@ def expected(with_bias: bool) -> NDArray[Any]:
     weight = (VALUES.astype(np.float32) - 120) * 0.02
     padded = np.pad(X[0], ((0, 0), (2, 2)))
     columns = np.stack([padded[:, at : at + 5].reshape(-1) for at in range(20)], axis=1)
-    return weight.reshape(4, -1) @ columns + (BIAS[0] if with_bias else 0)
+    return np.asarray(weight.reshape(4, -1) @ columns + (BIAS[0] if with_bias else 0))
 
 
 @pytest.mark.parametrize("with_bias", [True, False])

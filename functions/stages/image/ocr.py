@@ -1,0 +1,98 @@
+"""`image.ocr`: the text on pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bus.contracts import Contract, MediaLimits
+from bus.store.media import load_media
+from functions.context import Context
+from functions.decorator import function
+from functions.stages.parts import MediaItem
+
+if TYPE_CHECKING:
+    from runtime.repository import Repository
+    from runtime.vision.text_reader import Line, TextReader
+
+
+class OcrInputs(Contract):
+    """Pictures in the object store."""
+
+    images: tuple[MediaItem, ...] = ()
+    limits: MediaLimits = MediaLimits()
+
+
+class TextLine(Contract):
+    """One line of text."""
+
+    text: str
+    confidence: float = Field(ge=0, le=1)
+    box: tuple[tuple[float, float], ...] = Field(
+        description="Top left, top right, bottom right, bottom left: x and y in pixels of the upright picture."
+    )
+
+
+class Page(Contract):
+    """The text on one picture."""
+
+    part: int = Field(ge=0)
+    text: str = Field(description="All lines in reading order, one row a line.")
+    lines: tuple[TextLine, ...] = ()
+    width: int = Field(gt=0, description="Of the upright picture, in pixels.")
+    height: int = Field(gt=0)
+    source: str = Field(description="Digest of the media.")
+
+
+class OcrOutputs(Contract):
+    """One page a picture, empty of text where there is none."""
+
+    pages: tuple[Page, ...] = ()
+
+
+def setup(repository: Repository) -> TextReader:
+    """Load detector, angle classifier and recogniser."""
+    from runtime.vision.text_reader import TextReader
+
+    return TextReader.load(repository)
+
+
+@function("image.ocr", setup=setup, models=("ppocr-v4",), group="encode", cacheable=True, timeout_s=180.0)
+async def ocr(context: Context[TextReader], inputs: OcrInputs) -> OcrOutputs:
+    """Read every picture.
+
+    Raises:
+        MediaTooLargeError: More pixels than allowed.
+        MediaUnsupportedError: Not an image that is decoded here.
+        MediaUnreadableError: Empty, truncated or corrupt.
+    """
+    pages = []
+    for item in inputs.images:
+        context.check()
+        data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
+        rows, width, height = await context.run(_read, context.model, data, inputs.limits)
+        pages.append(
+            Page(
+                part=item.part,
+                text="\n".join(" ".join(line.text for line in row) for row in rows),
+                lines=tuple(_line(line) for row in rows for line in row),
+                width=width,
+                height=height,
+                source=item.ref.digest,
+            )
+        )
+    context.note(pages=len(pages), lines=sum(len(page.lines) for page in pages))
+    return OcrOutputs(pages=tuple(pages))
+
+
+def _read(reader: TextReader, data: bytes, limits: MediaLimits) -> tuple[list[list[Line]], int, int]:
+    from runtime.media.images import decode
+
+    (picture,) = decode(data, limits)
+    return reader.read(picture.image), picture.width, picture.height
+
+
+def _line(line: Line) -> TextLine:
+    corners = tuple((round(float(x), 1), round(float(y), 1)) for x, y in line.box)
+    return TextLine(text=line.text, confidence=min(1.0, line.confidence), box=corners)
