@@ -10,6 +10,7 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from bus.contracts import Contract, MediaRef, MediaSource, Modality
 from bus.contracts.codec import validate
@@ -21,6 +22,7 @@ from functions.gateway import requests
 from functions.gateway.inline_media import decode_base64, media_from_url, stored
 from functions.gateway.services import config_of, services_of
 
+_RUN_PATH = "/v1/pipelines/"
 _MEDIA_INPUT = "media"
 _JSON_TYPES = frozenset({"", "application/json", "text/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack", "application/vnd.msgpack"})
@@ -100,7 +102,15 @@ ROUTES = (
     Route("/v1/pipelines", list_pipelines, methods=["GET"]),
     Route("/v1/media/{digest}", read_media, methods=["GET"]),
 )
-"""Routes in the order in which they are tried."""
+"""Every route of this module; the app takes the first one past its routing."""
+
+
+def name_in(scope: Scope) -> str | None:
+    """Name of the pipeline that a request wants to run; None when it wants something else."""
+    if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(_RUN_PATH):
+        return None
+    name: str = scope["path"][len(_RUN_PATH) :]
+    return name if name and "/" not in name else None
 
 
 def _described(plan: Plan) -> dict[str, Any]:
