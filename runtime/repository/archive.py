@@ -38,9 +38,7 @@ def copy_member(archive: Path, member: str, out: BinaryIO) -> None:
     except (KeyError, FileNotFoundError) as error:
         raise ModelCorruptError(f"{archive.name} has no member {member!r}", archive=archive.name) from error
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
-        raise ModelCorruptError(
-            f"{archive.name} is damaged: {error}; pull again", archive=archive.name
-        ) from error
+        raise ModelCorruptError(f"{archive.name} is damaged: {error}; pull again", archive=archive.name) from error
 
 
 def _regular(content: IO[bytes] | None) -> IO[bytes]:

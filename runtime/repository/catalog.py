@@ -39,9 +39,7 @@ class CatalogEntry(Contract):
     """How one version of one model is made."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
-    version: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$", description="Counted up when the result changes."
-    )
+    version: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$", description="Counted up when the result changes.")
     family: str
     summary: str
     license: str = Field(description="SPDX id.")
@@ -121,11 +119,7 @@ class Catalog:
     def hint(self, name: str) -> str:
         """What to say about names that are near, to be put after a message."""
         near = get_close_matches(name, [*self._names, *self.sets()], n=3)
-        return (
-            f"; did you mean {', '.join(near)}?"
-            if near
-            else f"; known: {', '.join(entry.id for entry in self)}"
-        )
+        return f"; did you mean {', '.join(near)}?" if near else f"; known: {', '.join(entry.id for entry in self)}"
 
 
 def load_catalog(*folders: Path) -> Catalog:

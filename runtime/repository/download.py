@@ -16,7 +16,6 @@ from runtime.repository.progress import OnBytes, silent
 if TYPE_CHECKING:
     import httpx
 
-_CHUNK = 1 << 20
 _TRIES_WITHOUT_PROGRESS = 4
 _FINAL = frozenset({400, 401, 403, 404, 410, 451})
 
@@ -84,9 +83,7 @@ def _complete(
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             if status in _FINAL:
-                raise ModelSourceError(
-                    f"{shown(url)} answers {status}", retryable=False, url=shown(url)
-                ) from error
+                raise ModelSourceError(f"{shown(url)} answers {status}", retryable=False, url=shown(url)) from error
             failure: Exception = error
         except httpx.HTTPError as error:
             failure = error
@@ -112,7 +109,9 @@ def _continue(
     name: str,
     on_bytes: OnBytes,
 ) -> None:
-    ranged = {**headers, "Range": f"bytes={start}-"} if start else headers
+    # A range counts the bytes that are sent, so they are asked for as they are.
+    plain = {**headers, "Accept-Encoding": "identity"}
+    ranged = {**plain, "Range": f"bytes={start}-"} if start else plain
     with client.stream("GET", url, headers=ranged) as response:
         if response.status_code == 416:  # nothing is left to send: the part is whole, or not of this file
             if response.headers.get("Content-Range") == f"bytes */{start}":
@@ -125,7 +124,8 @@ def _continue(
         length = response.headers.get("Content-Length")
         total = start + int(length) if length else None
         with part.open("ab" if start else "wb") as file:
-            for chunk in response.iter_bytes(_CHUNK):
+            # As they come: a larger chunk would be lost with the connection.
+            for chunk in response.iter_raw():
                 file.write(chunk)
                 start += len(chunk)
                 on_bytes(name, start, total)

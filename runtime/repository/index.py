@@ -87,9 +87,7 @@ def _is_version(filename: str, source: Source) -> bool:
     return normalised(name) == normalised(source.name) and version.lower() == source.version.lower()
 
 
-def _offers(
-    name: str, settings: PipSettings, client: httpx.Client, failures: list[str]
-) -> Iterator[list[Candidate]]:
+def _offers(name: str, settings: PipSettings, client: httpx.Client, failures: list[str]) -> Iterator[list[Candidate]]:
     for place in settings.find_links:
         folder = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
         if folder.is_dir():

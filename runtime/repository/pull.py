@@ -125,9 +125,7 @@ def _describe(entry: CatalogEntry, out: Path, built: Built) -> ModelManifest:
         modalities_in=entry.modalities_in,
         modalities_out=entry.modalities_out,
         files=tuple(
-            ModelFile(
-                path=path.relative_to(out).as_posix(), sha256=sha256_of(path), nbytes=path.stat().st_size
-            )
+            ModelFile(path=path.relative_to(out).as_posix(), sha256=sha256_of(path), nbytes=path.stat().st_size)
             for path in paths
         ),
         source=tuple(source.source for source in entry.sources),

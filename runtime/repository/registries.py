@@ -40,11 +40,7 @@ def pip_settings(environment: Mapping[str, str] | None = None) -> PipSettings:
         value = env.get("PIP_" + key.upper().replace("-", "_"))
         if value:
             values[key] = value
-    main = (
-        []
-        if values.get("no-index", "").lower() in ("1", "true", "yes", "on")
-        else [values.get("index-url", _PYPI)]
-    )
+    main = [] if values.get("no-index", "").lower() in ("1", "true", "yes", "on") else [values.get("index-url", _PYPI)]
     indexes = [*main, *values.get("extra-index-url", "").split()] if main else []
     return PipSettings(
         indexes=tuple(index.rstrip("/") for index in indexes),

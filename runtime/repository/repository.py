@@ -88,9 +88,7 @@ class Repository:
         folders = sorted(self.root.iterdir()) if self.root.is_dir() else []
         return tuple(one for folder in folders if _visible(folder) for one in self._installed(folder.name))
 
-    def pull(
-        self, name: str, progress: Progress = silent, *, force: bool = False
-    ) -> tuple[ModelManifest, ...]:
+    def pull(self, name: str, progress: Progress = silent, *, force: bool = False) -> tuple[ModelManifest, ...]:
         """Fetch and build a model or a set, and what it needs; what is there already is left alone.
 
         Args:
@@ -188,9 +186,7 @@ class Repository:
         known = next((entry for entry in self.catalog if name in entry.names), None)
         if known is not None:
             return f"model {name!r} is not installed in {self.root}; run `omnibus models pull {known.id}`"
-        return (
-            f"no model {name!r} is installed in {self.root} or known to the catalog{self.catalog.hint(name)}"
-        )
+        return f"no model {name!r} is installed in {self.root} or known to the catalog{self.catalog.hint(name)}"
 
 
 def _visible(folder: Path) -> bool:
@@ -210,9 +206,7 @@ def _read(folder: Path) -> ModelManifest | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValidationError as error:
-        raise ModelCorruptError(
-            f"{path} is not a model manifest: {error}; remove the folder and pull again"
-        ) from error
+        raise ModelCorruptError(f"{path} is not a model manifest: {error}; remove the folder and pull again") from error
 
 
 def _sizes_match(manifest: ModelManifest, folder: Path) -> bool:

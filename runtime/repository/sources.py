@@ -128,9 +128,7 @@ def _local(path: Path, wanted: Wanted) -> Path:
     if not path.exists():
         raise ModelSourceError(f"{wanted.source}: {path} does not exist", retryable=False)
     if wanted.sha256 is not None and path.is_file() and sha256_of(path) != wanted.sha256:
-        raise ModelSourceError(
-            f"{wanted.source}: {path} has another sha256 than {wanted.sha256}", retryable=False
-        )
+        raise ModelSourceError(f"{wanted.source}: {path} has another sha256 than {wanted.sha256}", retryable=False)
     return path
 
 
