@@ -45,11 +45,6 @@ def dead(function: str) -> str:
     return f"dlq.{function}"
 
 
-def answers(request: str) -> str:
-    """Matches the result, the tokens and the spans of a request: one subscription hears all three."""
-    return f"*.{request}"
-
-
 def function_stream(function: str) -> str:
     """Name of the stream that keeps a function's work."""
     return "FN_" + function.replace(".", "_")

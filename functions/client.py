@@ -32,12 +32,15 @@ def new_request_id() -> str:
 class Running:
     """One request on its way. Use as a context manager; leaving it early cancels the request."""
 
-    def __init__(self, client: PipelineClient, request: Request, start: Callable[[Request], Awaitable[None]]) -> None:
+    def __init__(
+        self, client: PipelineClient, request: Request, start: Callable[[Request], Awaitable[None]], streams: bool
+    ) -> None:
         self.request = request
         self._start = start
+        self._streams = streams
         self._client = client
         self._messages: asyncio.Queue[TokenChunk | Result] = asyncio.Queue()
-        self._subscription: Subscription | None = None
+        self._subscriptions: list[Subscription] = []
         self._result: Result | None = None
         self._seen: dict[str, int] = {}
 
@@ -48,11 +51,12 @@ class Running:
 
     async def __aenter__(self) -> Self:
         """Listen first, then start, so that nothing is missed."""
-        self._subscription = await self._client.bus.listen(subjects.answers(self.id), self._on_message)
+        for subject in self._subjects():
+            self._subscriptions.append(await self._client.bus.listen(subject, self._on_message))
         try:
             await self._start(self.request)
         except BaseException:
-            await self._subscription.close()
+            await self._close()
             raise
         return self
 
@@ -60,9 +64,7 @@ class Running:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop listening; a request without a result yet is cancelled: nobody waits for it."""
-        if self._subscription is not None:
-            await self._subscription.close()
-            self._subscription = None
+        await self._close()
         if self._result is None:
             await self._client.cancel(self.id, "the client went away")
 
@@ -95,6 +97,14 @@ class Running:
             OmnibusError: The error that ended the request, as its stage raised it.
         """
         return outputs_of(await self.result())
+
+    def _subjects(self) -> tuple[str, ...]:
+        result = subjects.result(self.id)
+        return (subjects.token(self.id), result) if self._streams else (result,)
+
+    async def _close(self) -> None:
+        while self._subscriptions:
+            await self._subscriptions.pop().close()
 
     async def _next(self) -> TokenChunk | Result:
         while True:
@@ -159,6 +169,7 @@ class PipelineClient:
         request: str | None = None,
         timeout_s: float | None = 300.0,
         lane: Lane = Lane.INTERACTIVE,
+        streams: bool = True,
         **fields: Any,
     ) -> Running:
         """A request that starts when the returned context is entered.
@@ -169,13 +180,14 @@ class PipelineClient:
             request: Id; None: a new one.
             timeout_s: Seconds until nobody waits any more.
             lane: Service class.
+            streams: Listen to the streamed answer, too; False saves its price where only the result counts.
             **fields: Other fields of `Request`, such as `tenant`, `labels` and `traceparent`.
         """
-        return Running(self, self._request(pipeline, inputs, request, timeout_s, lane, fields), self.start)
+        return Running(self, self._request(pipeline, inputs, request, timeout_s, lane, fields), self.start, streams)
 
     def follow(self, request: Request) -> Running:
         """A request that is published, as any client can, when the returned context is entered."""
-        return Running(self, request, self.publish_request)
+        return Running(self, request, self.publish_request, streams=True)
 
     async def enqueue(
         self,

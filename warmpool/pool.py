@@ -80,7 +80,10 @@ class Pool:
         Raises:
             WorkerStartError: It failed again and again; names its log file.
         """
-        await asyncio.gather(*self._keepers)
+        # Not gather: whoever stops waiting here must not stop the keepers.
+        done, _ = await asyncio.wait(self._keepers, return_when=asyncio.FIRST_EXCEPTION)
+        for keeper in done:
+            keeper.result()
 
     async def _keep(self, group: str, slot: str) -> None:
         failures = 0

@@ -22,7 +22,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MAX_LABEL_LENGTH = 1024
 
 
-def submit(request: Request, pipeline: str, inputs: dict[str, Any]) -> Running:
+def submit(request: Request, pipeline: str, inputs: dict[str, Any], *, streams: bool = True) -> Running:
     """The pipeline request that answers an HTTP request; it starts when the context is entered.
 
     Its id is the HTTP request's, so `x-request-id` finds its trace.
@@ -31,7 +31,8 @@ def submit(request: Request, pipeline: str, inputs: dict[str, Any]) -> Running:
         UnknownPipelineError: No such pipeline.
         InvalidInputError: A header outside its contract.
     """
-    return services_of(request).client.submit(pipeline, inputs, request=request_id_of(request), **_fields(request))
+    client = services_of(request).client
+    return client.submit(pipeline, inputs, request=request_id_of(request), streams=streams, **_fields(request))
 
 
 @asynccontextmanager
@@ -42,7 +43,7 @@ async def run(request: Request, pipeline: str, inputs: dict[str, Any]) -> AsyncI
         CancelledRequestError: The client went away; nobody will read an answer.
         OmnibusError: What `submit` raises.
     """
-    async with while_connected(request), submit(request, pipeline, inputs) as running:
+    async with while_connected(request), submit(request, pipeline, inputs, streams=False) as running:
         yield running
 
 

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,9 @@ from tests.made.sounds import tone
 
 pytestmark = pytest.mark.models
 
-STAGES = tuple(
-    [
-        "fetch",
-        "pixels",
-        "look",
-        "waves",
-        "listen",
-        "frames",
-        "watch",
-        "overhear",
-        "fuse",
-        "generate",
-        "speak",
-        "assemble",
-    ]
+STAGES = (
+    *("fetch", "pixels", "look", "waves", "listen", "frames", "watch", "overhear"),
+    *("fuse", "generate", "speak", "assemble"),
 )
 
 
@@ -90,13 +78,15 @@ class Stack:
         return [pid for pid in found if pid != self.process.pid and alive(pid)]
 
 
-@contextmanager
-def running(folder: Path, **variables: str) -> Iterator[Stack]:
+@asynccontextmanager
+async def running(folder: Path, **variables: str) -> AsyncIterator[Stack]:
     """A stack in the folder; started again in the same folder it goes on where it was."""
     (folder / "up.log").unlink(missing_ok=True)
     variables = {"OMNIBUS_DATA": str(folder / "data"), "OMNIBUS_ACK_WAIT_S": "1", **variables}
     with omnibus("up", "--port", str(free_port()), log=folder / "up.log", **variables) as process:
-        yield Stack(folder, process)
+        stack = Stack(folder, process)
+        async with stack.http:
+            yield stack
 
 
 async def multimodal_question(stack: Stack) -> dict[str, Any]:
@@ -122,7 +112,7 @@ async def multimodal_question(stack: Stack) -> dict[str, Any]:
 
 async def test_a_worker_killed_in_the_middle_of_each_stage_changes_nothing_in_the_answer(tmp_path: Path):
     chaos = {"OMNIBUS_FUNCTIONS": "tests.delivery.chaos", "CHAOS_FOLDER": str(tmp_path)}
-    with running(tmp_path, **chaos) as stack:
+    async with running(tmp_path, **chaos) as stack:
         await stack.ready()
         body = await multimodal_question(stack)
         undisturbed = (await stack.post("/v1/chat/completions", json=body)).json()["choices"][0]
@@ -151,7 +141,7 @@ async def test_fifty_requests_survive_a_kill_of_everything_and_are_answered_once
     gate = {"OMNIBUS_FUNCTIONS": "tests.delivery.functions", "OMNIBUS_PIPELINES": str(Path(__file__).parent)}
     gate |= {"CHAIN_FOLDER": str(tmp_path), "OMNIBUS_WORKERS": "chain=1"}
     (tmp_path / "hold-two").touch()
-    with running(tmp_path, **gate) as stack:
+    async with running(tmp_path, **gate) as stack:
         await stack.ready()
         for _ in range(50):
             url = f"{stack.info.gateway_url}/v1/pipelines/chain"
@@ -165,7 +155,7 @@ async def test_fifty_requests_survive_a_kill_of_everything_and_are_answered_once
         stack.process.wait()
         await until(lambda: not any(alive(pid) for pid in children), "the end of every child", 10)
     (tmp_path / "hold-two").unlink()
-    with running(tmp_path, **gate) as stack:
+    async with running(tmp_path, **gate) as stack:
         await stack.ready()
         config = NatsConfig(url=stack.info.nats_url, token=stack.info.nats_token)
         async with NatsBus(config) as bus:
@@ -181,7 +171,7 @@ async def test_fifty_requests_survive_a_kill_of_everything_and_are_answered_once
 
 
 async def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(tmp_path: Path):
-    with running(tmp_path) as stack:
+    async with running(tmp_path) as stack:
         await stack.ready()
         children = stack.children()
         assert len(children) >= 6
@@ -196,7 +186,7 @@ async def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(tmp_path: Pat
 
 
 async def test_a_second_stack_and_a_missing_model_are_clear_errors(tmp_path: Path):
-    with running(tmp_path, OMNIBUS_MODELS=str(tmp_path / "no-models"), OMNIBUS_WORKERS="generate=1") as stack:
+    async with running(tmp_path, OMNIBUS_MODELS=str(tmp_path / "no-models"), OMNIBUS_WORKERS="generate=1") as stack:
         await until(lambda: stack.process.poll() is not None, "the end of a stack without models")
         assert stack.process.returncode == 1
         assert "model_not_found" in stack.output or "omnibus models pull" in stack.output
@@ -241,10 +231,10 @@ asyncio.run(main(*sys.argv[2:]))
 
 
 async def test_a_plain_nats_client_and_the_command_line_use_a_running_stack(tmp_path: Path):
-    with running(tmp_path) as stack:
+    async with running(tmp_path) as stack:
         await stack.ready()
         plain = await _run(
-            "-S", "-c", _PLAIN_CLIENT, sysconfig.get_path("purelib"), stack.info.nats_url, stack.info.nats_token
+            "-S", "-P", "-c", _PLAIN_CLIENT, sysconfig.get_path("purelib"), stack.info.nats_url, stack.info.nats_token
         )
         told = json.loads(plain)
         assert told["result"]["status"] == "succeeded", told
