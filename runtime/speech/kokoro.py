@@ -36,8 +36,13 @@ class Kokoro:
         self.voices = tuple(sorted(path.stem for path in voices.glob("*.bin")))
 
     @classmethod
-    def load(cls, repository: Repository, name: str = "kokoro-82m") -> Self:
+    def load(cls, repository: Repository, name: str = "kokoro-82m", *, threads: int = 0) -> Self:
         """The installed model.
+
+        Args:
+            repository: Where it is.
+            name: Its id or alias.
+            threads: Threads of one run; 0: every core.
 
         Raises:
             ModelNotFoundError: It is not installed.
@@ -45,9 +50,9 @@ class Kokoro:
         """
         manifest = repository.resolve(name)
         symbols = json.loads(repository.file(manifest, "vocab.json").read_text(encoding="utf-8"))["vocab"]
-        return cls(
-            OnnxSession(repository.file(manifest, "model.onnx")), symbols, repository.folder(manifest) / "voices"
-        )
+        # No spinning: the speech worker shares its cores with workers that have work while it waits.
+        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False)
+        return cls(session, symbols, repository.folder(manifest) / "voices")
 
     def plan(self, text: str, voice: str) -> list[str]:
         """The text as pieces of symbols, each said in one run; slow the first time, the dictionary is loaded.

@@ -58,7 +58,7 @@ class VoiceActivity:
         """
         manifest = repository.resolve("silero-vad")
         # One thread: the model is a chain of tiny steps, more threads would only wait for each other.
-        return cls(OnnxSession(repository.file(manifest, "model.onnx"), threads=1))
+        return cls(OnnxSession(repository.file(manifest, "model.onnx"), threads=1, spin=False))
 
     def probabilities(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """How likely somebody speaks in each 32 ms.

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-START, TRANSCRIBE, NO_TIMESTAMPS, END = 50258, 50359, 50363, 50257
+START, TRANSCRIBE, NO_SPEECH, NO_TIMESTAMPS, END = 50258, 50359, 50362, 50363, 50257
 _NEVER = -np.inf
+
+# Where the published decoder gives up on a window, too.
+_SILENCE, _CERTAINTY = 0.6, -1.0
 
 _HALF_WINDOW = 0.43
 """Clips up to this share of the window (13 s) are heard in a window of half the length, at half the cost: the
@@ -62,8 +65,13 @@ class Whisper:
         self._codes = {name: token for token, name in self._languages.items()}
 
     @classmethod
-    def load(cls, repository: Repository, name: str = "whisper-base") -> Self:
+    def load(cls, repository: Repository, name: str = "whisper-base", *, threads: int = 0) -> Self:
         """An installed model of the family `whisper`.
+
+        Args:
+            repository: Where it is.
+            name: Its id or alias.
+            threads: Threads of one run; 0: every core.
 
         Raises:
             ModelNotFoundError: It is not installed.
@@ -75,7 +83,9 @@ class Whisper:
         encoder, decoder, words = (
             repository.file(manifest, path) for path in ("encoder.onnx", "decoder.onnx", "tokenizer.json")
         )
-        return cls(OnnxSession(encoder), OnnxSession(decoder), Tokenizer.from_file(str(words)), manifest)
+        # No spinning: the speech worker shares its cores with workers that have work while it waits.
+        hear, write = (OnnxSession(path, threads=threads, spin=False) for path in (encoder, decoder))
+        return cls(hear, write, Tokenizer.from_file(str(words)), manifest)
 
     @property
     def window_samples(self) -> int:
@@ -113,8 +123,13 @@ class Whisper:
         mel = log_mel(samples, frames=2 * frames, mels=self._dims["mels"])
         cross = dict(zip(self._encoder.outputs, self._encoder.run({"mel": mel[None]}), strict=True))
         decoding = _Decoding(self._decoder, self._dims, cross)
-        spoken = self._detect(decoding) if language is None else self._codes[language]
-        tokens = self._decode(decoding, spoken, timestamps, cancelled)
+        first = decoding.step([START])
+        decoding.rewind()
+        silence = float(np.exp(first[NO_SPEECH] - _log_sum(first)))
+        spoken = self._language(first) if language is None else self._codes[language]
+        tokens, certainty = self._decode(decoding, spoken, timestamps, cancelled)
+        if silence > _SILENCE and certainty < _CERTAINTY:
+            tokens = []  # it hears nothing and does not believe what it wrote
         seconds = len(samples) / SAMPLE_RATE_HZ
         said = [(start_s, end_s, self._words(words)) for start_s, end_s, words in stamps.segments(tokens, seconds)]
         return Heard(
@@ -135,15 +150,17 @@ class Whisper:
     def _words(self, tokens: Sequence[int]) -> str:
         return self._tokenizer.decode(list(tokens), skip_special_tokens=True).strip()
 
-    def _detect(self, decoding: _Decoding) -> int:
-        logits = decoding.step([START])
-        decoding.rewind()
+    def _language(self, logits: NDArray[np.float32]) -> int:
         candidates = np.fromiter(self._languages, np.int64)
         return int(candidates[np.argmax(logits[candidates])])
 
-    def _decode(self, decoding: _Decoding, spoken: int, timestamps: bool, cancelled: Callable[[], bool]) -> list[int]:
+    def _decode(
+        self, decoding: _Decoding, spoken: int, timestamps: bool, cancelled: Callable[[], bool]
+    ) -> tuple[list[int], float]:
+        """The tokens, and the mean logarithm of their probabilities."""
         logits = decoding.step([START, spoken, TRANSCRIBE, *([] if timestamps else [NO_TIMESTAMPS])])
         tokens: list[int] = []
+        certainty: list[float] = [0.0]
         while decoding.room and not cancelled():
             logits[self._suppress] = _NEVER
             logits[NO_TIMESTAMPS if timestamps else slice(NO_TIMESTAMPS, None)] = _NEVER
@@ -152,13 +169,15 @@ class Whisper:
             if timestamps:
                 stamps.restrict(logits, tokens)
             token = int(np.argmax(logits))
+            certainty.append(float(logits[token] - _log_sum(logits)))
             if token == END:
                 break
             tokens.append(token)
             if (kept := without_loop(tokens)) is not None:
-                return tokens[:kept]
+                tokens = tokens[:kept]
+                break
             logits = decoding.step([token])
-        return tokens
+        return tokens, sum(certainty) / max(1, len(certainty) - 1)
 
 
 class _Decoding:
@@ -196,6 +215,11 @@ class _Decoding:
     def rewind(self) -> None:
         """Forget every token."""
         self._at = 0
+
+
+def _log_sum(logits: NDArray[np.float32]) -> float:
+    peak = float(logits.max())
+    return peak + float(np.log(np.exp(logits - peak).sum()))
 
 
 def without_loop(tokens: Sequence[int], *, longest: int = 24) -> int | None:

@@ -44,8 +44,13 @@ class TextReader:
         self._detector, self._angles, self._recogniser = detector, angles, recogniser
 
     @classmethod
-    def load(cls, repository: Repository, name: str = "ppocr-v4") -> Self:
+    def load(cls, repository: Repository, name: str = "ppocr-v4", *, threads: int = 0) -> Self:
         """The installed model.
+
+        Args:
+            repository: Where it is.
+            name: Its id or alias.
+            threads: Threads of one run; 0: every core.
 
         Raises:
             ModelNotFoundError: It is not installed.
@@ -53,7 +58,8 @@ class TextReader:
         """
         manifest = repository.resolve(name)
         detection, angle, recognition = (
-            OnnxSession(repository.file(manifest, f"{part}.onnx")) for part in ("detection", "angle", "recognition")
+            OnnxSession(repository.file(manifest, f"{part}.onnx"), threads=threads, spin=False)
+            for part in ("detection", "angle", "recognition")
         )
         characters = json.loads(repository.file(manifest, "characters.json").read_text(encoding="utf-8"))
         return cls(TextDetector(detection), AngleClassifier(angle), TextRecogniser(recognition, characters))

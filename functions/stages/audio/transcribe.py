@@ -91,7 +91,8 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
         start_s, end_s = waiting.pop(0)
         window = samples[int(start_s * _RATE_HZ) : int(end_s * _RATE_HZ)]
         heard = await context.run(_listen, context, window, language, options.timestamps)
-        language = heard.language
+        if heard.text:  # what is heard in noise is no language
+            language = heard.language
         said = [_shifted(segment, start_s) for segment in heard.segments]
         segments += said
         if said and said[-1].end_s > start_s + _LEAST_UNHEARD_S and (rest := _unheard(said[-1].end_s, end_s, voice)):
@@ -107,7 +108,7 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
 
 
 def _shifted(segment: tuple[float, float, str], start_s: float) -> SpeechSegment:
-    return SpeechSegment(start_s=start_s + segment[0], end_s=start_s + segment[1], text=segment[2])
+    return SpeechSegment(start_s=round(start_s + segment[0], 3), end_s=round(start_s + segment[1], 3), text=segment[2])
 
 
 def _unheard(heard_s: float, end_s: float, voice: Sequence[tuple[float, float]]) -> float | None:
