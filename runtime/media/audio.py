@@ -85,6 +85,8 @@ def decode_track(
     sample_rate_hz: int = SAMPLE_RATE_HZ,
 ) -> Samples:
     """One sound track of an open file; see `decode`."""
+    if stream.codec_context is None:
+        raise MediaUnsupportedError("the file's sound is of a codec that is not known here")
     claimed_s = claimed_seconds(container, stream)
     if claimed_s is not None:
         check_seconds(claimed_s, limits)
@@ -140,7 +142,7 @@ def _resampled(container: InputContainer, stream: AudioStream, sample_rate_hz: i
             if resampler is not None:
                 yield from (_mono(out) for out in resampler.resample(None))
             shape = found
-            resampler = av.AudioResampler(format="fltp", layout=frame.layout, rate=sample_rate_hz)
+            resampler = av.AudioResampler(format="flt", layout=frame.layout, rate=sample_rate_hz)
         yield from (_mono(out) for out in resampler.resample(frame))
     if resampler is not None:
         yield from (_mono(out) for out in resampler.resample(None))
@@ -164,11 +166,12 @@ def _frames(container: InputContainer, stream: AudioStream) -> Iterator[av.Audio
 
 def _mono(frame: av.AudioFrame) -> Samples:
     """One channel out of all: each speaker by its weight, no subwoofer, never louder than the loudest."""
-    planes = frame.to_ndarray().astype(np.float32, copy=False)
     names = [channel.name for channel in frame.layout.channels]
+    # One packed plane: PyAV reads beyond the frame where there are more planes than eight.
+    packed = frame.to_ndarray().astype(np.float32, copy=False).reshape(-1, len(names))
     if names[0] == "NONE":  # a container that only counts its channels
         names = _USUAL.get(len(names), ["FC"] * len(names))
     gains = np.array([_GAINS.get(name, _SIDE_GAIN) for name in names])
     if len(names) == 1 or not gains.any():
         gains = np.ones(len(names))
-    return np.asarray((gains / gains.sum()) @ planes, dtype=np.float32)
+    return np.asarray(packed @ (gains / gains.sum()), dtype=np.float32)

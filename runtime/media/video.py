@@ -70,6 +70,8 @@ def decode(data: bytes, limits: MediaLimits, *, frames: int, frames_per_second: 
         stream = _picture_stream(container)
         if stream is None:
             raise MediaUnsupportedError("the file has no video stream; send one with pictures, or send it as audio")
+        if stream.codec_context is None:
+            raise MediaUnsupportedError("the file's video is of a codec that is not known here")
         _check_pixels(stream.codec_context.width, stream.codec_context.height, limits)
         try:
             seconds = _seconds(container, stream)

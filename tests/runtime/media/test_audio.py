@@ -154,6 +154,19 @@ def test_what_is_no_sound_is_unsupported(data: bytes) -> None:
         decode(data, LIMITS)
 
 
+def test_more_channels_than_anybody_has_are_mixed_and_do_not_crash() -> None:
+    data = wav(np.stack([tone(440, 0.2, 16_000)] * 59), 16_000)
+    samples = decode(data, LIMITS)
+    assert np.abs(samples - tone(440, 0.2, 16_000)[: len(samples)]).max() < 2e-3
+
+
+def test_an_unknown_codec_is_unsupported() -> None:
+    data = bytearray(wav(tone(440, 0.2, 16_000), 16_000))
+    data[20:22] = b"\xee\xee"
+    with pytest.raises(MediaUnsupportedError, match="codec"):
+        decode(bytes(data), LIMITS)
+
+
 def test_a_playlist_opens_nothing() -> None:
     playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n"
     with pytest.raises(MediaUnsupportedError):

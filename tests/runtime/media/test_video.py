@@ -96,6 +96,12 @@ def test_frames_of_too_many_pixels_are_refused() -> None:
         decode(film([0, 40]), MediaLimits(max_pixels=1000), frames=1, frames_per_second=1)
 
 
+def test_an_unknown_codec_is_unsupported() -> None:
+    data = film([0, 40, 80], container="avi", codec="mpeg4").replace(b"FMP4", b"Zzzz")
+    with pytest.raises((MediaUnsupportedError, MediaUnreadableError)):
+        decode(data, LIMITS, frames=1, frames_per_second=1)
+
+
 def test_sound_alone_is_not_a_film() -> None:
     data = encoded(tone(440, 1.0, 48_000)[None], 48_000, "mp4", "aac", "mono")
     with pytest.raises(MediaUnsupportedError, match="no video stream"):
