@@ -8,7 +8,7 @@ RUN    := $(VENV)/bin
 ENGINE ?= $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 SETUP  := $(VENV)/.installed-$(ENGINE)
 
-.PHONY: demo up test check bench lint types layers models dev clean
+.PHONY: demo up test check bench lint types layers models dev lock clean
 
 demo: $(SETUP)
 	@$(RUN)/omnibus demo
@@ -32,7 +32,7 @@ layers: $(SETUP)-dev
 	$(RUN)/lint-imports
 
 bench: $(SETUP)-dev models
-	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) $(RUN)/python $$file || exit 1;; esac; done
+	@for file in benchmarks/[a-z]*.py; do $(RUN)/python $$file || exit 1; done
 
 models: $(SETUP)
 	@$(RUN)/omnibus models pull demo
@@ -49,10 +49,21 @@ $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
 
-$(SETUP): pyproject.toml $(VENV)/bin/uv
-	$(RUN)/uv pip install --quiet --python $(RUN)/python -e ".[$(ENGINE)]"
+# Compiled once here, not in every worker that starts: that halves a worker's start where Python may not write.
+INSTALL := $(RUN)/uv pip install --quiet --python $(RUN)/python --compile-bytecode --constraint requirements.lock
+COMPILE := $(RUN)/python -m compileall -q bus functions infra runtime warmpool
+
+$(SETUP): pyproject.toml requirements.lock $(VENV)/bin/uv
+	$(INSTALL) -e ".[$(ENGINE)]"
+	@$(COMPILE)
 	@touch $@
 
-$(SETUP)-dev: pyproject.toml $(VENV)/bin/uv
-	$(RUN)/uv pip install --quiet --python $(RUN)/python -e ".[$(ENGINE),dev]"
+$(SETUP)-dev: pyproject.toml requirements.lock $(VENV)/bin/uv
+	$(INSTALL) -e ".[$(ENGINE),dev]"
+	@$(COMPILE)
 	@touch $@ $(SETUP)
+
+# The exact set of packages, for every platform; run it after changing pyproject.toml.
+lock: $(VENV)/bin/uv
+	$(RUN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra cpu --extra gpu --extra dev \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links --upgrade --output-file requirements.lock
