@@ -81,12 +81,13 @@ class Scheduler:
         Raises:
             OverloadedError: (retryable) too many wait; names what is free.
         """
-        if len(self._waiting) >= self._max_waiting and self.running >= self._pool.slots:
+        free = self._pool.slots - self.running
+        if len(self._waiting) >= self._max_waiting + free:
             raise OverloadedError(
-                f"all {self._pool.slots} generation slots are busy and {len(self._waiting)} requests wait already; "
-                "try again later",
+                f"{free} of {self._pool.slots} generation slots are free and {len(self._waiting)} requests wait for "
+                "them already; try again later",
                 retry_after_s=1.0,
-                free_slots=0,
+                free_slots=free,
                 waiting=len(self._waiting),
             )
         self._waiting.append(sequence)
