@@ -105,11 +105,12 @@ class Invoker:
             return
         except Reject as signal:
             raise HandlerError(f"{self.spec.name} rejected the message: {signal.reason}") from signal
+        # Before what follows is published, so that whoever sees the result finds the whole trace.
+        await self._trace(run, status, context.notes)
         if event.plan:
             plan = await self._services.plans.get(event.plan)
             await self._services.router.advance(plan, event, outputs)
         await settlement.ack()
-        await self._trace(run, status, context.notes)
 
     async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
         inputs = validate(self.spec.inputs, run.event.inputs)

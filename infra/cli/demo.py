@@ -21,7 +21,7 @@ from infra.local.stack import Stack, check_port
 from infra.settings import Settings, load_settings
 from runtime.repository import Repository
 
-QUESTION = "What animal is in this picture?"
+QUESTION = "What is in this picture?"
 
 
 @click.command()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from bus import subjects
 from bus.contracts import DeadLetter
@@ -16,6 +14,7 @@ from bus.nats.bus import NatsBus
 from functions.cancel import Cancellations
 from functions.flow.router import event_headers
 from infra.cli.connect import open_bus, run
+from infra.cli.table import print_table
 
 
 @click.group()
@@ -27,15 +26,20 @@ def dlq() -> None:
 @click.option("--function", default=">", help="Only letters of this function.")
 def ls(function: str) -> None:
     """List dead letters, oldest first."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("REQUEST", "FUNCTION", "STAGE", "AGE", "TRIES", "ERROR"):
-        table.add_column(title, no_wrap=title == "REQUEST")
-    for letter in run(_letters(function)):
-        event = letter.event
-        age = f"{time.time() - letter.dead_s:.0f} s"
-        error = f"{letter.error.code}: {letter.error.message}"
-        table.add_row(event.request, event.function, event.stage, age, str(letter.attempts), error)
-    Console().print(table)
+    print_table(
+        ("REQUEST", "FUNCTION", "STAGE", "AGE", "TRIES", "ERROR"),
+        [
+            (
+                letter.event.request,
+                letter.event.function,
+                letter.event.stage,
+                f"{time.time() - letter.dead_s:.0f} s",
+                str(letter.attempts),
+                f"{letter.error.code}: {letter.error.message}",
+            )
+            for letter in run(_letters(function))
+        ],
+    )
 
 
 @dlq.command()

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from bus.errors import InvalidInputError
 from bus.store.media import save_media
@@ -17,6 +15,7 @@ from functions.environment import FunctionEnvironment
 from functions.registry import registry
 from infra.cli.connect import run
 from infra.cli.publish import read_json
+from infra.cli.table import print_table
 from infra.settings import load_settings
 
 
@@ -45,13 +44,21 @@ def functions() -> None:
     """List the functions."""
     for package in ("functions.stages", *load_settings().modules):
         registry.load(package)
-    table = Table(box=None, pad_edge=False)
-    for title in ("FUNCTION", "GROUP", "SLOTS", "TIMEOUT", "CACHED", "STREAMS", "MODELS"):
-        table.add_column(title)
-    for spec in registry:
-        flags = ("yes" if spec.cacheable else "", "yes" if spec.streams else "")
-        table.add_row(spec.name, spec.group, str(spec.slots), f"{spec.timeout_s:g} s", *flags, ", ".join(spec.models))
-    Console().print(table)
+    print_table(
+        ("FUNCTION", "GROUP", "SLOTS", "TIMEOUT", "CACHED", "STREAMS", "MODELS"),
+        [
+            (
+                spec.name,
+                spec.group,
+                str(spec.slots),
+                f"{spec.timeout_s:g} s",
+                "yes" if spec.cacheable else "",
+                "yes" if spec.streams else "",
+                ", ".join(spec.models),
+            )
+            for spec in registry
+        ],
+    )
 
 
 async def _invoke(name: str, inputs: dict[str, Any], media: tuple[Path, ...], models: Path | None) -> dict[str, Any]:

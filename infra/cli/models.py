@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
-from rich.table import Table
 
+from bus.contracts import ModelManifest
+from infra.cli.table import print_table
 from runtime.repository import Repository, Step
 
 
@@ -34,27 +35,26 @@ def pull(names: tuple[str, ...], force: bool) -> None:
 def ls() -> None:
     """List what is installed and what the catalog offers."""
     repository = Repository()
-    table = Table(box=None, pad_edge=False)
-    for title in ("MODEL", "VERSION", "ALIASES", "SETS", "LICENCE", "SIZE", "SUMMARY"):
-        table.add_column(title, no_wrap=title != "SUMMARY")
     installed = {one.id: one for one in repository.list()}
+    rows = []
     for entry in repository.catalog:
         here = installed.pop(entry.id, None)
-        size = _megabytes(sum(file.nbytes for file in here.files)) if here else "not pulled"
-        version = here.version if here else entry.version
-        table.add_row(
-            entry.id,
-            version,
-            ", ".join(entry.aliases),
-            ", ".join(entry.sets),
-            entry.license,
-            size,
-            entry.summary,
+        rows.append(
+            (
+                entry.id,
+                here.version if here else entry.version,
+                ", ".join(entry.aliases),
+                ", ".join(entry.sets),
+                entry.license,
+                _size(here) if here else "not pulled",
+                entry.summary,
+            )
         )
-    for one in installed.values():
-        size = _megabytes(sum(file.nbytes for file in one.files))
-        table.add_row(one.id, one.version, ", ".join(one.aliases), "", one.license, size, "not in the catalog")
-    Console().print(table)
+    rows += [
+        (one.id, one.version, ", ".join(one.aliases), "", one.license, _size(one), "not in the catalog")
+        for one in installed.values()
+    ]
+    print_table(("MODEL", "VERSION", "ALIASES", "SETS", "LICENCE", "SIZE MB", "SUMMARY"), rows)
 
 
 @models.command()
@@ -98,8 +98,8 @@ def pull_set(name: str, root: Path | None = None) -> None:
         Repository(root).pull(name, on_step)
 
 
-def _megabytes(nbytes: int) -> str:
-    return f"{nbytes / 1e6:.1f} MB"
+def _size(manifest: ModelManifest) -> str:
+    return f"{sum(file.nbytes for file in manifest.files) / 1e6:.1f}"
 
 
 @contextmanager

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.flow.plan import END, REQUEST, Plan
 from functions.registry import registry
+from infra.cli.table import print_table
 from infra.settings import load_settings
 
 
@@ -22,13 +21,19 @@ def pipelines() -> None:
 @pipelines.command()
 def ls() -> None:
     """List the pipelines."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("PIPELINE", "INPUTS", "FUNCTIONS", "PLAN", "DESCRIPTION"):
-        table.add_column(title)
-    for plan in _load():
-        inputs = ", ".join(name if required else f"{name}?" for name, required in plan.inputs.items())
-        table.add_row(plan.pipeline, inputs, ", ".join(plan.functions), plan.digest[:12], plan.description)
-    Console().print(table)
+    print_table(
+        ("PIPELINE", "INPUTS", "PLAN", "STAGES", "DESCRIPTION"),
+        [
+            (
+                plan.pipeline,
+                ", ".join(name if required else f"{name}?" for name, required in plan.inputs.items()),
+                plan.digest[:12],
+                str(len(plan.stages) - 1),
+                plan.description,
+            )
+            for plan in _load()
+        ],
+    )
 
 
 @pipelines.command()

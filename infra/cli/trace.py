@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from bus.contracts import Span
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
 from infra.cli.connect import open_bus, run
+from infra.cli.table import print_table
 
 
 @click.command()
@@ -22,25 +21,26 @@ def trace(request: str) -> None:
 
 
 def print_trace(spans: Sequence[Span]) -> None:
-    """A table of stages in the order in which they ended, with the time each waited and ran."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("STAGE", "FUNCTION", "STATUS", "START ms", "QUEUE ms", "RUN ms", "WORKER", "TRY", "CACHE", "NOTES"):
-        table.add_column(title, justify="right" if title.endswith("ms") else "left", no_wrap=title != "NOTES")
+    """A table of stages in the order in which they started, with the time each waited and ran."""
     first_s = min((span.queued_s for span in spans), default=0.0)
-    for span in spans:
-        table.add_row(
-            span.stage,
-            span.function,
-            span.status,
-            f"{(span.started_s - first_s) * 1e3:.1f}",
-            f"{max(0.0, span.started_s - span.queued_s) * 1e3:.1f}",
-            f"{(span.finished_s - span.started_s) * 1e3:.1f}",
-            span.worker,
-            str(span.attempt),
-            span.cache.value,
-            ", ".join(f"{name}={_short(value)}" for name, value in span.details.items()),
-        )
-    Console().print(table)
+    print_table(
+        ("STAGE", "FUNCTION", "STATUS", "START ms", "QUEUE ms", "RUN ms", "WORKER", "TRY", "CACHE", "NOTES"),
+        [
+            (
+                span.stage,
+                span.function,
+                span.status,
+                f"{(span.started_s - first_s) * 1e3:.1f}",
+                f"{max(0.0, span.started_s - span.queued_s) * 1e3:.1f}",
+                f"{(span.finished_s - span.started_s) * 1e3:.1f}",
+                span.worker,
+                str(span.attempt),
+                span.cache.value,
+                ", ".join(f"{name}={_short(value)}" for name, value in span.details.items()),
+            )
+            for span in sorted(spans, key=lambda span: span.started_s)
+        ],
+    )
 
 
 def _short(value: object) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from bus.contracts import Lease
 from infra.cli.connect import open_bus, run
+from infra.cli.table import print_table
 from warmpool.lease import read_leases
 
 
@@ -20,22 +19,22 @@ def workers() -> None:
     if not leases:
         click.echo("no worker is alive")
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("WORKER", "STATE", "AGE", "BUSY", "SERVED", "MEMORY", "FUNCTIONS", "MODELS"):
-        table.add_column(title, no_wrap=title in ("WORKER", "STATE"))
-    for lease in leases:
-        memory = "" if lease.unique_nbytes is None else f"{lease.unique_nbytes / 1e6:.0f} MB"
-        table.add_row(
-            lease.worker,
-            lease.state.value,
-            f"{time.time() - lease.started_s:.0f} s",
-            f"{lease.busy}/{lease.slots}",
-            str(lease.served),
-            memory,
-            ", ".join(lease.functions),
-            ", ".join(lease.models),
-        )
-    Console().print(table)
+    print_table(
+        ("WORKER", "STATE", "AGE", "BUSY", "SERVED", "MEMORY MB", "FUNCTIONS", "MODELS"),
+        [
+            (
+                lease.worker,
+                lease.state.value,
+                f"{time.time() - lease.started_s:.0f} s",
+                f"{lease.busy}/{lease.slots}",
+                str(lease.served),
+                "" if lease.unique_nbytes is None else f"{lease.unique_nbytes / 1e6:.0f}",
+                ", ".join(lease.functions),
+                ", ".join(lease.models),
+            )
+            for lease in leases
+        ],
+    )
 
 
 async def _leases() -> list[Lease]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import time
 from typing import Any
 
 import pytest
@@ -148,7 +147,7 @@ async def test_a_run_with_the_same_inputs_is_a_cache_hit(world: World):
     second = await world.run(words=["again"])
     assert outputs_of(first) == outputs_of(second)
     assert world.log.ran.count("big") == 1
-    spans = {span.stage: span for span in await trace_of(world, second.request)}
+    spans = {span.stage: span for span in await world.client.trace(second.request)}
     assert spans["big"].cache is CacheState.HIT
     assert spans["say"].cache is CacheState.OFF
 
@@ -156,7 +155,7 @@ async def test_a_run_with_the_same_inputs_is_a_cache_hit(world: World):
 async def test_a_trace_tells_every_stage_and_try(world: World):
     world.log.failures["big"] = [StoreUnavailableError("not now")]
     result = await world.run(words=["a"], more=["b"])
-    spans = await trace_of(world, result.request)
+    spans = await world.client.trace(result.request)
     assert sorted((span.stage, span.attempt, span.status) for span in spans) == [
         ("big", 1, "retry"),
         ("big", 2, "ok"),
@@ -241,14 +240,3 @@ async def test_the_same_request_twice_runs_once(world: World):
         async with world.client.submit("diamond", {"words": ["a"]}, request="same") as running:
             assert outputs_of(await running.result())["text"] == "A"
     assert world.log.ran.count("big") == 1
-
-
-async def trace_of(world: World, request: str) -> list[Any]:
-    """The trace once its last span, which is sent after the result, is there."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        spans = await world.client.trace(request)
-        if any(span.stage == "say" and span.status == "ok" for span in spans):
-            return spans
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"the trace of {request} never became whole")
