@@ -3,6 +3,7 @@
 OmnibusError                     internal               everything of ours
 ├── ContractError                contract_invalid       what was sent is not what was agreed
 │   ├── InvalidInputError        invalid_input          a value outside its contract
+│   │   └── NothingToSayError    nothing_to_say         a text that no voice here can speak
 │   ├── UnknownSchemaError       unknown_schema         a message of a schema or version we do not read
 │   ├── PayloadTooLargeError     payload_too_large      more bytes than the bus takes in one message
 │   ├── LimitExceededError       limit_exceeded         more pixels, seconds, frames or tokens than allowed
@@ -96,6 +97,12 @@ class InvalidInputError(ContractError):
     """A value outside its contract."""
 
     code = "invalid_input"
+
+
+class NothingToSayError(InvalidInputError):
+    """A text that no voice here can speak."""
+
+    code = "nothing_to_say"
 
 
 class UnknownSchemaError(ContractError):

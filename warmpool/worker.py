@@ -32,6 +32,7 @@ from functions.flow.start import SLOTS, Starter
 from functions.invoker import Invoker, Services
 from functions.registry import Registry, registry
 from functions.spec import FunctionSpec
+from runtime.engines.cores import use_cores
 from runtime.repository import Repository
 from warmpool.lease import LeaseKeeper
 
@@ -52,7 +53,7 @@ class WorkerConfig:
         models: Models folder; None: the default of the repository.
         modules: Packages whose functions are loaded besides the built-in stages.
         pipelines: Folders of pipeline files besides the built-in ones.
-        threads: Blocking calls that run at once.
+        threads: Cores that it may use: threads of a model's run, and blocking calls that run at once.
         grace_s: How long running handlers may go on after the worker was told to stop.
     """
 
@@ -96,6 +97,7 @@ class Worker:
         """
         self._handle_signals()
         started_s = time.monotonic()
+        use_cores(self._config.threads)
         specs = self._specs()
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(NatsBus(self._config.nats))

@@ -18,6 +18,7 @@ from bus.errors import InvalidInputError, OmnibusError
 STATUSES: Mapping[str, int] = {
     "contract_invalid": 400,
     "invalid_input": 400,
+    "nothing_to_say": 400,
     "unknown_schema": 400,
     "context_length_exceeded": 400,
     "media_invalid": 400,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from bus.contracts import Contract
-from bus.errors import InvalidInputError, LimitExceededError
+from bus.errors import InvalidInputError, LimitExceededError, NothingToSayError
 from bus.store.media import save_media
 from functions.context import Context
 from functions.decorator import function
+from functions.signals import Skip
 from functions.stages.parts import Speech, SpeechOptions
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ class SpeakInputs(Contract):
 
     text: str
     options: SpeechOptions | None = None
+    optional: bool = Field(default=False, description="True: a text that cannot be said is skipped, not refused.")
 
 
 class SpeakOutputs(Contract):
@@ -56,7 +60,8 @@ async def speak(context: Context[Kokoro], inputs: SpeakInputs) -> SpeakOutputs:
     """Say a text, piece by piece.
 
     Raises:
-        InvalidInputError: An unknown voice, or nothing that can be said.
+        InvalidInputError: An unknown voice.
+        NothingToSayError: Nothing in the text can be said, and it is not optional.
         LimitExceededError: Too long.
     """
     options = inputs.options or SpeechOptions()
@@ -66,7 +71,7 @@ async def speak(context: Context[Kokoro], inputs: SpeakInputs) -> SpeakOutputs:
             characters=len(inputs.text),
             max_characters=MAX_CHARACTERS,
         )
-    pieces = await context.run(context.model.plan, inputs.text, options.voice)
+    pieces = await _pieces(context, inputs, options)
     sounds = []
     for piece in pieces:
         context.check()
@@ -82,6 +87,15 @@ async def speak(context: Context[Kokoro], inputs: SpeakInputs) -> SpeakOutputs:
             format=options.format,
         )
     )
+
+
+async def _pieces(context: Context[Kokoro], inputs: SpeakInputs, options: SpeechOptions) -> list[str]:
+    try:
+        return await context.run(context.model.plan, inputs.text, options.voice)
+    except NothingToSayError as error:
+        if inputs.optional:
+            raise Skip(error.message) from error
+        raise
 
 
 def _file(sounds: list[NDArray[np.float32]], kind: str) -> tuple[bytes, str, float, int]:

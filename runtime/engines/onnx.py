@@ -12,6 +12,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from bus.errors import EngineError, InvalidInputError, ModelCorruptError
+from runtime.engines.cores import threads_for
 from runtime.engines.providers import choose
 
 Array = NDArray[Any]
@@ -60,9 +61,8 @@ class OnnxSession:
     Args:
         path: The model; its external weights lie beside it.
         device: See `providers.choose`.
-        threads: Threads of one run on the CPU; 0 lets ONNX Runtime take every core.
+        threads: Threads of one run on the CPU; 0: the cores that this process was given.
         spin: Whether idle threads spin between operators: faster alone, wasteful beside other work.
-        optimized: Where the optimised graph is kept, to open faster the next time; None: not kept.
 
     Raises:
         ProviderMissingError: The device is not installed.
@@ -76,18 +76,14 @@ class OnnxSession:
         device: str = "auto",
         threads: int = 0,
         spin: bool = True,
-        optimized: Path | None = None,
     ) -> None:
         self._path = path
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads_for(threads)
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-        if optimized is not None and not optimized.exists():
-            options.optimized_model_filepath = str(optimized)
-        source = optimized if optimized is not None and optimized.exists() else path
         try:
-            self._session = onnxruntime.InferenceSession(str(source), options, providers=choose(device))
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=choose(device))
         except Exception as error:  # the driver's exceptions have no common class
             if type(error).__module__.startswith("onnxruntime") or isinstance(error, OSError):
                 raise ModelCorruptError(f"model {path} cannot be opened: {error}", file=str(path)) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bus.errors import InvalidInputError
+from bus.errors import InvalidInputError, NothingToSayError
 from runtime.engines.onnx import OnnxSession
 from runtime.speech.phonemes import EnglishPhonemes
 from runtime.speech.sentences import pieces
@@ -58,7 +58,8 @@ class Kokoro:
         """The text as pieces of symbols, each said in one run; slow the first time, the dictionary is loaded.
 
         Raises:
-            InvalidInputError: An unknown voice, or nothing in the text that can be said.
+            InvalidInputError: An unknown voice.
+            NothingToSayError: Nothing in the text can be said.
         """
         if voice not in self.voices:
             raise InvalidInputError(f"voice {voice!r} is not one of {', '.join(self.voices)}", voice=voice)
@@ -68,7 +69,7 @@ class Kokoro:
         found = pieces(known, most=MOST_TOKENS, good=_GOOD_TOKENS)
         if not found:
             shown = text if len(text) <= 60 else text[:60] + "…"
-            raise InvalidInputError(f"nothing in {shown!r} can be said by an English voice; send English text")
+            raise NothingToSayError(f"nothing in {shown!r} can be said by an English voice; send English text")
         return found
 
     def say(self, symbols: str, voice: str, speed: float = 1.0) -> NDArray[np.float32]:

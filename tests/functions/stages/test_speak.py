@@ -11,6 +11,7 @@ import functions.stages.speak  # noqa: F401 - registers the function
 from bus.contracts import MediaLimits
 from bus.errors import InvalidInputError, LimitExceededError
 from functions.environment import FunctionEnvironment
+from functions.signals import Skip
 from runtime.media.audio import decode
 from runtime.media.sniff import sniff
 
@@ -61,6 +62,13 @@ async def test_an_unknown_voice_is_told_the_known_ones(environment: FunctionEnvi
 async def test_what_cannot_be_said_is_a_typed_error(environment: FunctionEnvironment, text: str) -> None:
     with pytest.raises(InvalidInputError, match="can be said"):
         await speak(environment, text)
+
+
+async def test_what_cannot_be_said_is_skipped_where_speech_is_optional(environment: FunctionEnvironment) -> None:
+    with pytest.raises(Skip, match="can be said"):
+        await environment.run("speak", {"text": "你好", "optional": True})
+    with pytest.raises(InvalidInputError, match="af_heart"):
+        await environment.run("speak", {"text": "Hi.", "options": {"voice": "nobody"}, "optional": True})
 
 
 async def test_a_text_too_long_is_a_typed_error(environment: FunctionEnvironment) -> None:
