@@ -101,6 +101,19 @@ class TextEngine:
             OverloadedError: (retryable) too many requests wait.
             EngineError: The engine is closed.
         """
+        self._check(prompt)
+        generation = Generation(len(prompt.ids))
+        sequence = Sequence(
+            prompt=prompt, sampling=sampling, generation=generation, is_cancelled=is_cancelled, deadline_s=deadline_s
+        )
+        with self._work:
+            if self._closed:
+                raise EngineError("the generation engine is closed", retryable=True)
+            self._scheduler.admit(sequence)
+            self._work.notify()
+        return generation
+
+    def _check(self, prompt: PromptTokens) -> None:
         length, width = len(prompt.ids), prompt.embeddings.shape[1]
         if length >= self.context:
             raise ContextLengthError(
@@ -111,16 +124,6 @@ class TextEngine:
             )
         if len(prompt.embeddings) and width != self._decoder.hidden:
             raise InvalidInputError(f"embeddings have {width} dimensions, the model takes {self._decoder.hidden}")
-        generation = Generation(length)
-        sequence = Sequence(
-            prompt=prompt, sampling=sampling, generation=generation, is_cancelled=is_cancelled, deadline_s=deadline_s
-        )
-        with self._work:
-            if self._closed:
-                raise EngineError("the generation engine is closed", retryable=True)
-            self._scheduler.admit(sequence)
-            self._work.notify()
-        return generation
 
     def _serve(self) -> None:
         while True:

@@ -72,12 +72,8 @@ def decoder(shape: LlamaShape, read: ReadTensor, *, quantized: bool = True, ever
     layers = _Layers(graph, shape, read, quantized)
     stream = graph.input("inputs_embeds", np.float32, ("batch", "token", shape.hidden))
     layers.declare()
-    normed = graph.node(
-        "SimplifiedLayerNormalization",
-        [stream, layers.norm_weight("blocks.0.attention_norm")],
-        axis=-1,
-        epsilon=shape.norm_epsilon,
-    )
+    first = layers.norm_weight("blocks.0.attention_norm")
+    normed = graph.node("SimplifiedLayerNormalization", [stream, first], axis=-1, epsilon=shape.norm_epsilon)
     for layer in range(shape.layers):
         attended = layers.attention(layer, normed)
         normed, stream = layers.add_and_norm(attended, stream, f"blocks.{layer}.feed_forward_norm")
