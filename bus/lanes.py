@@ -56,8 +56,13 @@ class LanePolicy:
         """Slots that neither a message nor a waiting pull holds."""
         return self.slots - self.busy - sum(lane.pulled for lane in self.lanes.values())
 
-    def arrived(self, lane: Lane, waiting: int) -> bool:
+    def arrived(self, lane: Lane, waiting: int, *, pulled: bool = True) -> bool:
         """A message came.
+
+        Args:
+            lane: Its lane.
+            waiting: Messages that wait behind it.
+            pulled: Whether it answers one of the pulls that are counted; False: one that was given up as lost.
 
         Returns:
             Whether a slot is left for it. False means a pull that was thought lost was answered after all:
@@ -65,7 +70,7 @@ class LanePolicy:
         """
         state = self.lanes[lane]
         state.waiting = waiting
-        if state.pulled > 0:
+        if pulled and state.pulled > 0:
             state.pulled -= 1
         elif self.free <= 0:
             return False
@@ -81,6 +86,11 @@ class LanePolicy:
         state = self.lanes[lane]
         state.pulled = max(0, state.pulled - count)
         state.waiting = 0
+
+    def unsent(self, lane: Lane, count: int) -> None:
+        """Pulls that were shared out never left: their slots are free again."""
+        state = self.lanes[lane]
+        state.pulled = max(0, state.pulled - count)
 
     def reset(self, lane: Lane) -> None:
         """The server forgot the lane's pulls, after a restart for instance."""

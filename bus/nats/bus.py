@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +41,7 @@ class NatsBus:
         self._consumers: list[NatsConsumer] = []
         self._buckets: dict[str, NatsKeyValue] = {}
         self._watchdog: asyncio.Task[None] | None = None
+        self._healing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -61,18 +64,22 @@ class NatsBus:
         if self._client is None:
             return
         client, self._client = self._client, None
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-            await asyncio.wait([self._watchdog])
-        for consumer in self._consumers:
-            await consumer.close()
-        await self._heartbeats.close()
+        async with AsyncExitStack() as stack:  # whatever fails, the rest is closed, too
+            stack.push_async_callback(client.close)
+            stack.push_async_callback(self._flush, client)
+            stack.push_async_callback(self._heartbeats.close)
+            for consumer in self._consumers:
+                stack.push_async_callback(consumer.close)
+            for task in filter(None, (self._watchdog, self._healing)):
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _flush(self, client: Client) -> None:
         try:
             if client.is_connected:
                 await client.flush(timeout=2)
         except Exception as failure:
             log.warning("closing: what was buffered may be lost: %s", failure)
-        await client.close()
 
     async def setup(self) -> None:
         """Make every log and bucket of the system exist; safe to call from many processes at once."""
@@ -171,12 +178,28 @@ class NatsBus:
 
     async def _on_reconnect(self) -> None:
         log.info("nats: connected again")
-        await self._publisher.resend()
-        for log_config in LOGS:
-            if log_config.memory:  # a server that was restarted has forgotten it
-                await ensure_log(self._connected, self._config, log_config)
-        for consumer in self._consumers:
-            await consumer.revive()
+        # In a task of its own: the driver calls this in the middle of its reconnect, which an error here would end.
+        if self._healing is not None:
+            self._healing.cancel()
+        self._healing = asyncio.get_running_loop().create_task(self._heal(), name="omnibus-healing")
+
+    async def _heal(self) -> None:
+        """Make good what a lost connection or a server that was restarted has forgotten."""
+        steps: list[Callable[[], Awaitable[None]]] = [self._publisher.resend]
+        # Streams in memory are gone with the server that kept them.
+        steps += [partial(ensure_log, self._connected, self._config, kept) for kept in LOGS if kept.memory]
+        steps += [consumer.revive for consumer in self._consumers]
+        steps += [bucket.refresh for bucket in self._buckets.values()]
+        for step in steps:
+            while True:
+                try:
+                    await step()
+                    break
+                except OmnibusError as error:
+                    log.warning("after a reconnect: %s", error)
+                    if not error.retryable:
+                        break
+                await asyncio.sleep(_WATCH_S)
 
     async def _watch(self) -> None:
         while True:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -23,12 +25,13 @@ from nats.errors import (
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from bus.errors import BusError, BusUnavailableError, PayloadTooLargeError, UnauthorizedError
+from bus.errors import BusError, BusUnavailableError, PayloadTooLargeError, StackConfigError, UnauthorizedError
 
 log = logging.getLogger("omnibus.bus")
 
 _PATIENCE_S = (0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
 _NEXT_TRY_S = 0.1
+_TRANSIENT = 503
 
 _UNAVAILABLE = (
     ConnectionClosedError,
@@ -91,6 +94,15 @@ def translated(what: str) -> Iterator[None]:
         raise BusError(f"{what}: {error}") from error
 
 
+def refused(what: str, failure: Mapping[str, Any]) -> BusError:
+    """The error in an answer of JetStream; a 503 (no quorum, no room, starting) may pass.
+
+    Source: NATS server, `server/errors.json`.
+    """
+    kind = BusUnavailableError if failure.get("code") == _TRANSIENT else BusError
+    return kind(f"{what}: {failure.get('description', failure)}", err_code=failure.get("err_code"))
+
+
 async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]]) -> Client:
     """Open a connection that heals itself.
 
@@ -100,14 +112,22 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
 
     Raises:
         BusUnavailableError: (retryable) nothing answered within `connect_timeout_s`.
+        StackConfigError: The credentials are not there.
         UnauthorizedError: The server refused our credentials.
     """
-    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if config.credentials is not None and not os.path.isfile(config.credentials):  # noqa: ASYNC240 - once
+        raise StackConfigError(f"no NATS credentials at {config.credentials}; name a .creds file that is there")
+    refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    last_told = ""
 
     async def on_error(error: Exception) -> None:
-        if "authorization violation" in str(error).lower() and not refused.done():
-            refused.set_result(None)
-        log.warning("nats: %s: %s", type(error).__name__, error)
+        nonlocal last_told
+        if "authorization violation" in str(error).lower() and not refusal.done():
+            refusal.set_result(None)
+        text = f"{type(error).__name__}: {error}"
+        # A server that is down answers ten tries a second with the same words.
+        log.log(logging.DEBUG if text == last_told else logging.WARNING, "nats: %s", text)
+        last_told = text
 
     async def on_disconnect() -> None:
         log.info("nats: disconnected from %s", config.url)
@@ -130,14 +150,18 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
             reconnected_cb=on_reconnect,
         )
     )
-    waiting: set[asyncio.Future[None]] = {opening, refused}
+    waiting: set[asyncio.Future[None]] = {opening, refusal}
     await asyncio.wait(waiting, timeout=config.connect_timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if opening.done() and not opening.cancelled() and opening.exception() is None:
         return client
+    failed = opening.done()
     opening.cancel()
     await asyncio.wait([opening])
+    if failed:  # before it tried any server; a client that never tried cannot be closed
+        with translated(f"connecting to {config.url}"):
+            opening.result()
     await client.close()
-    if refused.done():
+    if refusal.done():
         raise UnauthorizedError(f"{config.url} refused our credentials; check the token", url=config.url)
     raise BusUnavailableError(
         f"no NATS server answered at {config.url} within {config.connect_timeout_s:g} s; is it running there?",
@@ -168,4 +192,4 @@ async def ask(client: Client, subject: str, data: bytes, headers: Mapping[str, s
     raise BusUnavailableError(f"{subject} was not answered: {type(error).__name__}") from error
 
 
-__all__ = ["Client", "NatsConfig", "ask", "connect", "translated"]
+__all__ = ["Client", "NatsConfig", "ask", "connect", "refused", "translated"]

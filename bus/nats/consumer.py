@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from bus.contracts import Lane
-from bus.errors import BusUnavailableError
+from bus.errors import BusError, BusUnavailableError
 from bus.lanes import LanePolicy
 from bus.nats.connection import Client, translated
 from bus.nats.settlement import Heartbeats, NatsSettlement, read_delivery
@@ -34,10 +34,10 @@ _OVERDUE_PULL_S = 0.2
 class _LanePulls:
     """The waiting pulls of one lane and the inbox where their messages arrive."""
 
-    def __init__(self, lane: Lane, subject: str, inbox: str) -> None:
+    def __init__(self, lane: Lane, subject: str) -> None:
         self.lane = lane
         self.subject = subject
-        self.inbox = inbox
+        self.inbox = ""
         self.heard_s = 0.0
         self.subscription: Subscription | None = None
 
@@ -61,10 +61,10 @@ class NatsConsumer:
         self._policy = LanePolicy(slots, lanes)
         stream = function_stream(function)
         self._pulls = {
-            lane: _LanePulls(lane, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{lane.value}", client.new_inbox())
-            for lane in self._policy.lanes
+            lane: _LanePulls(lane, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{lane.value}") for lane in self._policy.lanes
         }
         self._running: dict[asyncio.Task[None], NatsSettlement] = {}
+        self._sharing: set[asyncio.Task[None]] = set()
         self._pulling = False
         self._share_soon = False
         self._idle = asyncio.Event()
@@ -80,13 +80,17 @@ class NatsConsumer:
         """Start to pull."""
         self._pulling = True
         for pulls in self._pulls.values():
-            pulls.subscription = await self._client.subscribe(pulls.inbox, cb=self._receiver(pulls))
+            await self._listen(pulls)
         await self._share()
 
     async def revive(self) -> None:
-        """The server forgot our pulls: ask again."""
-        for lane in self._pulls:
-            self._policy.reset(lane)
+        """The connection is a new one: ask again, where only the answers to new pulls arrive.
+
+        A server that was restarted has forgotten our pulls. One that was not serves the old ones, too, as long as
+        somebody listens where they are answered: more messages than slots, handed back at the price of an attempt.
+        """
+        for pulls in self._pulls.values():
+            await self._renew(pulls)
         await self._share()
 
     async def watch(self) -> None:
@@ -96,9 +100,11 @@ class NatsConsumer:
         """
         now = self._loop.time()
         for pulls in self._pulls.values():
+            if not self._pulling or not self._client.is_connected:
+                return
             if self._policy.lanes[pulls.lane].pulled and now - pulls.heard_s > 2.5 * IDLE_HEARTBEAT_S:
                 log.warning("lane %s of %s was silent: pulling again", pulls.lane.value, self._function)
-                self._policy.reset(pulls.lane)
+                await self._renew(pulls)
         await self._share()
 
     async def stop_pulling(self) -> None:
@@ -109,9 +115,8 @@ class NatsConsumer:
         self._pulling = False
         for pulls in self._pulls.values():
             subscription, pulls.subscription = pulls.subscription, None
-            if subscription is not None and self._client.is_connected:
-                with translated("ending a pull"):
-                    await subscription.drain()  # type: ignore[no-untyped-call]
+            if subscription is not None:
+                await self._leave(subscription)
 
     async def drain(self, grace_s: float) -> None:
         """Stop pulling and wait for what runs; what is not done in time is handed back."""
@@ -132,19 +137,52 @@ class NatsConsumer:
         if running:
             await asyncio.wait(running)
         for settlement in running.values():
-            await settlement.nak()
+            try:
+                await settlement.nak()
+            except BusError as error:
+                log.warning("%s: a message comes back only after the ack wait: %s", self._function, error)
         for pulls in self._pulls.values():
             subscription, pulls.subscription = pulls.subscription, None
             if subscription is not None and not self._client.is_closed:
                 await subscription.unsubscribe()
 
-    def _receiver(self, pulls: _LanePulls) -> Any:
+    async def _listen(self, pulls: _LanePulls) -> None:
+        inbox = self._client.new_inbox()
+        with translated(f"serving {self._function}"):
+            subscription = await self._client.subscribe(inbox, cb=self._receiver(pulls, inbox))
+        if self._pulling:
+            pulls.inbox, pulls.subscription = inbox, subscription
+        else:  # stopped meanwhile
+            await self._leave(subscription)
+
+    async def _renew(self, pulls: _LanePulls) -> None:
+        """Give up the lane's pulls, whatever became of them: nothing listens any more where they are answered."""
+        former = pulls.subscription
+        await self._listen(pulls)
+        self._policy.reset(pulls.lane)
+        if former is not None:
+            await self._leave(former)
+
+    async def _leave(self, subscription: Subscription) -> None:
+        """End a subscription; messages that have come are still received, where there is a connection."""
+        try:
+            with translated("ending a pull"):
+                if self._client.is_connected:
+                    await subscription.drain()  # type: ignore[no-untyped-call]
+                elif not self._client.is_closed:
+                    await subscription.unsubscribe()
+        except BusError as error:
+            log.warning("%s: %s", self._function, error)
+
+    def _receiver(self, pulls: _LanePulls, inbox: str) -> Any:
         async def receive(message: Msg) -> None:
-            pulls.heard_s = self._loop.time()
-            if message.subject == pulls.inbox:
+            current = inbox == pulls.inbox
+            if current:
+                pulls.heard_s = self._loop.time()
+            if message.subject != inbox:
+                await self._on_message(pulls.lane, message, pulled=current)
+            elif current:
                 self._on_status(pulls.lane, message)
-            else:
-                await self._on_message(pulls.lane, message)
 
         return receive
 
@@ -161,10 +199,10 @@ class NatsConsumer:
             self._policy.reset(lane)
         self._loop.call_later(0.0 if status == "408" else _OVERDUE_PULL_S, self._soon)
 
-    async def _on_message(self, lane: Lane, message: Msg) -> None:
+    async def _on_message(self, lane: Lane, message: Msg, *, pulled: bool) -> None:
         delivery = read_delivery(message)
         settlement = NatsSettlement(self._client, message.reply, self._heartbeats)
-        if not self._pulling or not self._policy.arrived(lane, delivery.pending):
+        if not self._pulling or not self._policy.arrived(lane, delivery.pending, pulled=pulled):
             await settlement.nak()
             return
         self._heartbeats.add(settlement)
@@ -192,12 +230,21 @@ class NatsConsumer:
 
     def _share_now(self) -> None:
         self._share_soon = False
-        self._loop.create_task(self._share())
+        task = self._loop.create_task(self._share())
+        self._sharing.add(task)
+        task.add_done_callback(self._shared)
+
+    def _shared(self, task: asyncio.Task[None]) -> None:
+        self._sharing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s: %s", self._function, error)  # the watchdog pulls again
 
     async def _share(self) -> None:
         if not self._pulling or not self._client.is_connected:
             return
-        for lane, count in self._policy.share().items():
+        shares = self._policy.share()
+        while shares:
+            lane, count = next(iter(shares.items()))
             pulls = self._pulls[lane]
             pulls.heard_s = self._loop.time()
             body = {
@@ -208,5 +255,7 @@ class NatsConsumer:
             try:
                 await self._client.publish(pulls.subject, json.dumps(body).encode(), reply=pulls.inbox)
             except Exception as error:
-                self._policy.reset(lane)
+                for unsent, slots in shares.items():
+                    self._policy.unsent(unsent, slots)
                 raise BusUnavailableError(f"pulling for {self._function}: {error}") from error
+            del shares[lane]

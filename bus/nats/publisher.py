@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nats.aio.msg import Msg
 
 from bus.errors import BusError, BusUnavailableError, OmnibusError, OverloadedError, PayloadTooLargeError
-from bus.nats.connection import Client, NatsConfig, translated
+from bus.nats.connection import Client, NatsConfig, refused, translated
 
 _HEADER_ROOM = 256
 _RETRY_S = 0.05
@@ -41,6 +41,7 @@ class Publisher:
         self._inbox = client.new_inbox()
         self._unconfirmed: dict[str, _Unconfirmed] = {}
         self._numbers = itertools.count()
+        self._waiting: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Start to listen for confirmations."""
@@ -54,17 +55,13 @@ class Publisher:
             OverloadedError: (retryable) the stream is full.
             BusUnavailableError: (retryable) not confirmed in time.
         """
-        self._check_size(subject, data, headers)
+        sent_headers = {"Nats-Msg-Id": message_id, **(headers or {})}
+        self._check_size(subject, data, sent_headers)
         number = str(next(self._numbers))
-        waiting = _Unconfirmed(
-            subject,
-            data,
-            {"Nats-Msg-Id": message_id, **(headers or {})},
-            asyncio.get_running_loop().create_future(),
-        )
+        waiting = _Unconfirmed(subject, data, sent_headers, asyncio.get_running_loop().create_future())
         self._unconfirmed[number] = waiting
         try:
-            await self._send(number, waiting)
+            await self._first_send(number, waiting)
             async with asyncio.timeout(self._timeout_s):
                 return await waiting.confirmed
         except TimeoutError as error:
@@ -77,11 +74,12 @@ class Publisher:
     async def resend(self) -> None:
         """Send everything that is unconfirmed again, after a reconnect."""
         for number, waiting in list(self._unconfirmed.items()):
-            await self._send(number, waiting)
+            if not waiting.confirmed.done():
+                await self._send(number, waiting)
 
-    def _check_size(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> None:
+    def _check_size(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         limit = self._client.max_payload
-        nbytes = len(data) + _HEADER_ROOM + sum(len(key) + len(value) + 4 for key, value in (headers or {}).items())
+        nbytes = len(data) + _HEADER_ROOM + sum(len(key) + len(value) + 4 for key, value in headers.items())
         if nbytes > limit:
             raise PayloadTooLargeError(
                 f"a message of {nbytes} bytes for {subject} is over the server's max_payload of {limit}; "
@@ -89,6 +87,14 @@ class Publisher:
                 nbytes=nbytes,
                 limit=limit,
             )
+
+    async def _first_send(self, number: str, waiting: _Unconfirmed) -> None:
+        try:
+            await self._send(number, waiting)
+        except BusUnavailableError:
+            # Without a connection the driver buffers little; whatever it does not take is sent after the reconnect.
+            if self._client.is_closed:
+                raise
 
     async def _send(self, number: str, waiting: _Unconfirmed) -> None:
         with translated(f"publishing to {waiting.subject}"):
@@ -118,17 +124,23 @@ class Publisher:
     def _later(self, number: str, waiting: _Unconfirmed) -> None:
         async def again() -> None:
             await asyncio.sleep(_RETRY_S)
-            if number in self._unconfirmed and not waiting.confirmed.done():
-                try:
-                    await self._send(number, waiting)
-                except OmnibusError as error:
+            if number not in self._unconfirmed or waiting.confirmed.done():
+                return
+            try:
+                await self._send(number, waiting)
+            except BusUnavailableError:
+                return  # sent again after the reconnect
+            except OmnibusError as error:
+                if not waiting.confirmed.done():
                     waiting.confirmed.set_exception(error)
 
-        waiting.confirmed.get_loop().create_task(again())
+        task = waiting.confirmed.get_loop().create_task(again())
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
 
 
 def _refused(subject: str, failure: Mapping[str, object]) -> BusError | OverloadedError:
-    reason = failure.get("description", failure)
     if failure.get("err_code") == _STREAM_FULL:
+        reason = failure.get("description", failure)
         return OverloadedError(f"the stream of {subject} is full: {reason}", retry_after_s=1.0, subject=subject)
-    return BusError(f"publishing to {subject} was refused: {reason}", subject=subject)
+    return refused(f"publishing to {subject}", failure)

@@ -10,8 +10,8 @@ from typing import Any
 from nats.aio.msg import Msg
 from nats.js.errors import NotFoundError
 
-from bus.errors import BusError, BusUnavailableError, ConflictError, PayloadTooLargeError
-from bus.nats.connection import Client, ask, translated
+from bus.errors import BusUnavailableError, ConflictError, PayloadTooLargeError
+from bus.nats.connection import Client, ask, refused, translated
 from bus.nats.streams import request
 
 _WRONG_LAST_SEQUENCE = (10071, 10164)
@@ -33,6 +33,57 @@ class NatsSubscription:
                 await subscription.unsubscribe()
 
 
+class NatsWatch(NatsSubscription):
+    """Somebody who is told what changes in a bucket.
+
+    Changes come as plain messages: those of a time without a connection are lost, so `refresh` compares.
+    """
+
+    def __init__(self, client: Client, on_change: Callable[[str, bytes | None], None], on_close: OnClose) -> None:
+        super().__init__(client, None)
+        self._on_change = on_change
+        self._on_close = on_close
+        self._known: dict[str, None] = {}
+        self._changed: set[str] = set()
+
+    async def open(self, bucket: NatsKeyValue) -> None:
+        """Listen first, then tell what is there."""
+        prefix = bucket.prefix
+
+        async def changed(message: Msg) -> None:
+            key = message.subject[len(prefix) :]
+            self._changed.add(key)
+            removed = bool((message.headers or {}).get("KV-Operation"))
+            self._tell(key, None if removed else message.data)
+
+        self._subscription = await self._client.subscribe(f"{prefix}>", cb=changed)
+        await self.refresh(bucket)
+
+    async def refresh(self, bucket: NatsKeyValue) -> None:
+        """Tell what is there and what is gone, unless a change told more meanwhile."""
+        self._changed.clear()
+        found = await bucket.entries()
+        for key in [*found, *(key for key in self._known if key not in found)]:
+            if key not in self._changed:
+                self._tell(key, found.get(key))
+
+    async def close(self) -> None:
+        """Stop; closing twice is fine."""
+        self._on_close(self)
+        await super().close()
+
+    def _tell(self, key: str, value: bytes | None) -> None:
+        self._known.pop(key, None)
+        if value is not None:
+            self._known[key] = None
+            while len(self._known) > _MAX_KEYS:  # entries expire without a word
+                del self._known[next(iter(self._known))]
+        self._on_change(key, value)
+
+
+OnClose = Callable[[NatsWatch], None]
+
+
 class NatsKeyValue:
     """One bucket.
 
@@ -44,6 +95,12 @@ class NatsKeyValue:
         self._name = name
         self._stream = f"KV_{name}"
         self._prefix = f"$KV.{name}."
+        self._watches: set[NatsWatch] = set()
+
+    @property
+    def prefix(self) -> str:
+        """What the subjects of its entries start with."""
+        return self._prefix
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
         """Value and revision; None when there is none."""
@@ -97,18 +154,22 @@ class NatsKeyValue:
                 found[key] = entry[0]
         return found
 
-    async def watch(self, on_change: Callable[[str, bytes | None], None]) -> NatsSubscription:
+    async def watch(self, on_change: Callable[[str, bytes | None], None]) -> NatsWatch:
         """Call back for every present entry and every later change; None is a removal."""
+        watch = NatsWatch(self._client, on_change, self._watches.discard)
+        self._watches.add(watch)
+        try:
+            with translated(f"watching {self._name}"):
+                await watch.open(self)
+        except BaseException:
+            await watch.close()
+            raise
+        return watch
 
-        async def changed(message: Msg) -> None:
-            removed = bool((message.headers or {}).get("KV-Operation"))
-            on_change(message.subject[len(self._prefix) :], None if removed else message.data)
-
-        with translated(f"watching {self._name}"):
-            subscription = await self._client.subscribe(f"{self._prefix}>", cb=changed)
-        for key, value in (await self.entries()).items():
-            on_change(key, value)
-        return NatsSubscription(self._client, subscription)
+    async def refresh(self) -> None:
+        """The connection is a new one: tell those who watch what they have missed."""
+        for watch in list(self._watches):
+            await watch.refresh(self)
 
     async def _write(self, key: str, value: bytes, headers: dict[str, str]) -> int:
         if len(value) + 512 > self._client.max_payload:
@@ -124,7 +185,7 @@ class NatsKeyValue:
             return int(answer["seq"])
         if failure.get("err_code") in _WRONG_LAST_SEQUENCE:
             raise ConflictError(f"{self._name}/{key} was changed by somebody else", key=key)
-        raise BusError(f"writing {self._name}/{key}: {failure.get('description')}", key=key)
+        raise refused(f"writing {self._name}/{key}", failure)
 
     async def _removed_revision(self, key: str) -> int | None:
         """Revision of the removal that is the last word on the key; None when its last word is a value."""

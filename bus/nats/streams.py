@@ -8,8 +8,8 @@ from typing import Any
 from nats.js.errors import NotFoundError
 
 from bus.contracts import Lane
-from bus.errors import BusError, BusUnavailableError
-from bus.nats.connection import Client, NatsConfig, ask
+from bus.errors import BusError
+from bus.nats.connection import Client, NatsConfig, ask, refused
 from bus.subjects import BucketConfig, LogConfig, function_stream, work
 
 _SECOND_NS = 1_000_000_000
@@ -37,8 +37,7 @@ async def request(client: Client, operation: str, body: dict[str, Any]) -> dict[
         return answer
     if failure.get("code") == 404:
         raise NotFoundError(code=404, err_code=failure.get("err_code"), description=failure.get("description"))
-    kind = BusUnavailableError if failure.get("code") == 503 else BusError
-    raise kind(f"JetStream {operation}: {failure.get('description')}", err_code=failure.get("err_code"))
+    raise refused(f"JetStream {operation}", failure)
 
 
 async def _ensure_stream(client: Client, name: str, config: dict[str, Any]) -> None:

@@ -1,0 +1,48 @@
+"""What JetStream refuses for now may be tried again; what it refuses for good may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bus.errors import BusError, BusUnavailableError, OmnibusError, StackConfigError
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig, connect
+from bus.nats.streams import request
+from tests.bus.nats_server import nats_server
+
+
+async def _nothing() -> None: ...
+
+
+async def test_a_bucket_without_room_is_an_error_that_may_pass(tmp_path: Path) -> None:
+    with nats_server(tmp_path / "nats") as url:
+        async with NatsBus(NatsConfig(url=url)) as bus:
+            await bus.setup()
+            client = await connect(NatsConfig(url=url), on_reconnect=_nothing)
+            config = (await request(client, "STREAM.INFO.KV_requests", {}))["config"]
+            await request(client, "STREAM.UPDATE.KV_requests", {**config, "max_bytes": 100})
+            with pytest.raises(BusUnavailableError) as passing:
+                await (await bus.bucket("requests")).put("key", b"x" * 200)
+            assert passing.value.retryable
+            with pytest.raises(BusError, match="stream name") as final:
+                await request(client, "STREAM.CREATE.a", {"name": "b"})
+            assert not final.value.retryable
+            await client.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "words"),
+    [
+        (NatsConfig(credentials="/nowhere/user.creds"), StackConfigError, "/nowhere/user.creds"),
+        (NatsConfig(url="::no url::"), BusError, "::no url::"),
+        (NatsConfig(url="nats://127.0.0.1:1", connect_timeout_s=0.2), BusUnavailableError, "127.0.0.1:1"),
+    ],
+)
+async def test_a_connection_that_cannot_be_made_says_what_is_wrong(
+    config: NatsConfig, kind: type[OmnibusError], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        async with NatsBus(config):
+            pass
