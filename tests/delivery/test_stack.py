@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import signal
-import subprocess
-import sys
-import sysconfig
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +16,10 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from functions.client import PipelineClient, outputs_of
 from functions.flow.catalog import Pipelines
-from infra.local.folder import StackInfo, find_stack
-from infra.local.nats_server import free_port
+from infra.local.folder import find_stack
 from runtime.repository import Repository
-from tests.delivery.processes import alive, omnibus, until
+from tests.delivery.processes import alive, until
+from tests.delivery.stack import Stack, running
 from tests.made.films import film
 from tests.made.sounds import tone
 
@@ -35,58 +29,6 @@ STAGES = (
     *("fetch", "pixels", "look", "waves", "listen", "frames", "watch", "overhear"),
     *("fuse", "generate", "speak", "assemble"),
 )
-
-
-class Stack:
-    """An `omnibus up` process."""
-
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
-        self.folder = folder
-        self.process = process
-        self.http = httpx.AsyncClient(timeout=120)
-
-    @property
-    def info(self) -> StackInfo:
-        info = find_stack(self.folder / "data")
-        assert info is not None, self.output
-        return info
-
-    @property
-    def output(self) -> str:
-        return (self.folder / "up.log").read_text()
-
-    async def ready(self) -> None:
-        def told() -> bool:
-            assert self.process.poll() is None, self.output
-            return "workers ready" in self.output
-
-        await until(told, "the stack")
-
-    async def post(self, path: str, **fields: Any) -> httpx.Response:
-        response = await self.http.post(self.info.gateway_url + path, **fields)
-        assert response.status_code == 200, response.text
-        return response
-
-    def children(self) -> list[int]:
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if f"OMNIBUS_DATA={self.folder / 'data'}".encode() in path.read_bytes():
-                    found.append(int(path.parent.name))
-            except OSError:
-                continue
-        return [pid for pid in found if pid != self.process.pid and alive(pid)]
-
-
-@asynccontextmanager
-async def running(folder: Path, **variables: str) -> AsyncIterator[Stack]:
-    """A stack in the folder; started again in the same folder it goes on where it was."""
-    (folder / "up.log").unlink(missing_ok=True)
-    variables = {"OMNIBUS_DATA": str(folder / "data"), "OMNIBUS_ACK_WAIT_S": "1", **variables}
-    with omnibus("up", "--port", str(free_port()), log=folder / "up.log", **variables) as process:
-        stack = Stack(folder, process)
-        async with stack.http:
-            yield stack
 
 
 async def multimodal_question(stack: Stack) -> dict[str, Any]:
@@ -190,87 +132,3 @@ async def test_a_second_stack_and_a_missing_model_are_clear_errors(tmp_path: Pat
         await until(lambda: stack.process.poll() is not None, "the end of a stack without models")
         assert stack.process.returncode == 1
         assert "model_not_found" in stack.output or "omnibus models pull" in stack.output
-
-
-_PLAIN_CLIENT = """
-import asyncio, importlib.util, json, sys
-sys.path.append(sys.argv[1])
-assert not any(importlib.util.find_spec(name) for name in ("bus", "functions", "runtime", "infra"))
-import nats
-
-async def main(url, token):
-    connection = await nats.connect(url, token=token)
-    done = asyncio.get_running_loop().create_future()
-    streamed = []
-
-    async def on_message(message):
-        kind = message.subject.split(".")[0]
-        if kind == "token":
-            streamed.append(json.loads(message.data)["text"])
-        elif kind == "result":
-            done.set_result(json.loads(message.data))
-
-    await connection.subscribe("*.plain-1", cb=on_message)
-    request = {
-        "request": "plain-1",
-        "pipeline": "chat",
-        "inputs": {
-            "messages": [{"role": "user", "content": [{"text": "What is the capital of France? Be brief."}]}],
-            "sampling": {"max_tokens": 24},
-        },
-    }
-    await connection.jetstream().publish(
-        "fn.pipeline.start.interactive", json.dumps(request).encode(), headers={"Nats-Msg-Id": "plain-1"}
-    )
-    result = await asyncio.wait_for(done, 60)
-    print(json.dumps({"result": result, "streamed": "".join(streamed)}))
-    await connection.close()
-
-asyncio.run(main(*sys.argv[2:]))
-"""
-
-
-async def test_a_plain_nats_client_and_the_command_line_use_a_running_stack(tmp_path: Path):
-    async with running(tmp_path) as stack:
-        await stack.ready()
-        plain = await _run(
-            "-S", "-P", "-c", _PLAIN_CLIENT, sysconfig.get_path("purelib"), stack.info.nats_url, stack.info.nats_token
-        )
-        told = json.loads(plain)
-        assert told["result"]["status"] == "succeeded", told
-        answer = told["result"]["outputs"]["answer"]["text"]
-        assert "Paris" in answer
-        assert told["streamed"].strip() == answer.strip()
-
-        out = tmp_path / "said.wav"
-        await _omnibus(stack, "speak", "The quick brown fox jumps over the lazy dog.", "--out", str(out))
-        heard = await _omnibus(stack, "transcribe", str(out))
-        assert heard.strip().lower().rstrip(".") == "the quick brown fox jumps over the lazy dog"
-        vectors = [json.loads(line) for line in (await _omnibus(stack, "embed", "a cat", "a kitten")).splitlines()]
-        assert [len(vector) for vector in vectors] == [384, 384]
-        published = json.loads(await _omnibus(stack, "publish", "embed", '{"texts": ["hello"]}'))
-        assert published["tokens"] > 0
-        spoken = tmp_path / "a.wav"
-        asked = await _omnibus(stack, "ask", "Is it a cat?", "--image", str(_photo()), "--speak", str(spoken))
-        assert "generate" in asked
-        assert spoken.read_bytes()[:4] == b"RIFF"
-        workers = await _omnibus(stack, "workers")
-        assert all(group in workers for group in ("media-", "encode-", "speech-", "generate-"))
-
-
-def _photo() -> Path:
-    repository = Repository()
-    return repository.file(repository.resolve("cat-photo"), "chelsea.png")
-
-
-async def _omnibus(stack: Stack, *arguments: str) -> str:
-    return await _run("-m", "infra.cli.main", *arguments, OMNIBUS_DATA=str(stack.folder / "data"), COLUMNS="200")
-
-
-async def _run(*arguments: str, **variables: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, error = await process.communicate()
-    assert process.returncode == 0, error.decode()
-    return out.decode()
