@@ -36,8 +36,14 @@ class ObjectStore(Protocol):
     async def nbytes(self, key: str) -> int | None:
         """Size of the object; None when there is none."""
 
+    async def age_s(self, key: str) -> float | None:
+        """Seconds since the object was last written; None when there is none."""
+
     async def delete(self, key: str) -> None:
         """Remove the object; a missing one is not an error."""
+
+    async def expire(self, prefix: str, older_than_s: float) -> int:
+        """Remove what starts with the prefix and was last written longer ago; returns how many objects."""
 
     def keys(self, prefix: str = "") -> AsyncIterator[str]:
         """Every key that starts with the prefix."""

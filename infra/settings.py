@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     media_ports: str | None = Field(default=None, description="Ports that media URLs may name; see FetchPolicy.")
     media_networks: str | None = Field(default=None, description="Private networks that media URLs may reach.")
     media_timeout_s: float | None = Field(default=None, description="For one media URL, redirects included.")
+    keep_days: float = Field(default=8.0, ge=0, description="Days that media and tensors are kept; 0: for ever.")
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="What is logged.")
 
     @property

@@ -21,6 +21,7 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.ports import Consumer
 from bus.store.location import open_store
+from bus.store.once import KEEP_S, expire
 from bus.subjects import START_FUNCTION
 from bus.tensors.plane import Plane
 from functions.cache import StageCache
@@ -38,6 +39,9 @@ from warmpool.lease import LeaseKeeper
 
 log = logging.getLogger("omnibus.worker")
 
+_CLEANING_FUNCTION = "media.fetch"
+_CLEAN_EVERY_S = 3600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
@@ -54,6 +58,7 @@ class WorkerConfig:
         modules: Packages whose functions are loaded besides the built-in stages.
         pipelines: Folders of pipeline files besides the built-in ones.
         threads: Cores that it may use: threads of a model's run, and blocking calls that run at once.
+        keep_objects_s: Media and tensors that nobody has made for so long are removed; 0: never.
         grace_s: How long running handlers may go on after the worker was told to stop.
     """
 
@@ -67,6 +72,7 @@ class WorkerConfig:
     modules: tuple[str, ...] = ()
     pipelines: tuple[Path, ...] = ()
     threads: int = 2
+    keep_objects_s: float = KEEP_S
     grace_s: float = 10.0
 
 
@@ -110,6 +116,7 @@ class Worker:
             services = await self._services(bus, stack)
             await self._serve(bus, services, specs, lease)
             await lease.tell(WorkerState.READY)
+            stack.callback(asyncio.get_running_loop().create_task(self._clean(services)).cancel)
             log.info("worker %s is ready after %.2f s", self.id, time.monotonic() - started_s)
             await self._stop.wait()
             log.info("worker %s: stopping", self.id)
@@ -177,6 +184,18 @@ class Worker:
             raise WorkerStartError(f"worker {self.id}: function {spec.name!r} did not start: {reason}") from error
         log.info("worker %s: %s set up in %.2f s", self.id, spec.name, time.monotonic() - started_s)
         return model
+
+    async def _clean(self, services: Services) -> None:
+        """Remove old objects now and then; one group is enough for it."""
+        mine = any(invoker.spec.name == _CLEANING_FUNCTION for invoker in self._invokers)
+        while mine and self._config.keep_objects_s:
+            try:
+                removed = await expire(services.store, self._config.keep_objects_s)
+            except OmnibusError as error:
+                log.warning("old objects were not removed: %s", error)
+            else:
+                log.info("%d old objects removed", removed)
+            await asyncio.sleep(_CLEAN_EVERY_S)
 
     def _load(self) -> tuple[int, int, int]:
         busy = sum(consumer.busy for consumer in self._consumers)

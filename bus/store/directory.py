@@ -65,11 +65,19 @@ class DirectoryObjectStore:
         """Size of the object; None when there is none."""
         return await asyncio.to_thread(_size, self._path(key))
 
+    async def age_s(self, key: str) -> float | None:
+        """Seconds since the object was last written; None when there is none."""
+        return await asyncio.to_thread(_age_s, self._path(key))
+
     async def delete(self, key: str) -> None:
         """Remove the object; a missing one is not an error."""
         path = self._path(key)
         with _translated("delete", path):
             await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def expire(self, prefix: str, older_than_s: float) -> int:
+        """Remove what starts with the prefix and was last written longer ago; returns how many objects."""
+        return await asyncio.to_thread(self._expire, prefix, older_than_s)
 
     async def keys(self, prefix: str = "") -> AsyncIterator[str]:
         """Every key that starts with the prefix, sorted."""
@@ -112,6 +120,17 @@ class DirectoryObjectStore:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise ObjectMissingError(f"no object {key!r} in {self.root}", key=key) from error
 
+    def _expire(self, prefix: str, older_than_s: float) -> int:
+        removed = 0
+        for key in self._walk(prefix):
+            path = self._path(key)
+            age_s = _age_s(path)
+            if age_s is not None and age_s > older_than_s:
+                with _translated("delete", path):
+                    path.unlink(missing_ok=True)
+                removed += 1
+        return removed
+
     def _walk(self, prefix: str) -> Iterator[str]:
         folder, _, _ = prefix.rpartition("/")
         start = self._path(f"{folder}/x").parent.parent if folder else self.root
@@ -139,6 +158,13 @@ def _write_file(path: Path, data: bytes | memoryview) -> None:
 def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _age_s(path: Path) -> float | None:
+    try:
+        return time.time() - path.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
         return None
 

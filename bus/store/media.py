@@ -8,6 +8,7 @@ from bus.contracts import MediaRef
 from bus.contracts.codec import digest
 from bus.errors import MediaTooLargeError, ObjectCorruptError
 from bus.ports import ObjectStore
+from bus.store.once import put_once
 
 _HASH_INLINE_NBYTES = 256 * 1024
 
@@ -26,8 +27,7 @@ async def save_media(store: ObjectStore, data: bytes, media_type: str, name: str
     """
     content = await _digest(data)
     key = f"media/{content}"
-    if await store.nbytes(key) != len(data):
-        await store.put(key, data)
+    await put_once(store, key, data)
     return MediaRef(digest=content, nbytes=len(data), media_type=media_type, key=key, name=name)
 
 

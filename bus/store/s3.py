@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -112,11 +113,24 @@ class S3ObjectStore:
         async with self._slots:
             return await asyncio.to_thread(self._nbytes, name)
 
+    async def age_s(self, key: str) -> float | None:
+        """Seconds since the object was last written; None when there is none."""
+        name = self._name(key)
+        async with self._slots:
+            return await asyncio.to_thread(self._age_s, name)
+
     async def delete(self, key: str) -> None:
         """Remove the object; a missing one is not an error."""
         name = self._name(key)
         async with self._slots:
             await asyncio.to_thread(self._delete, name)
+
+    async def expire(self, prefix: str, older_than_s: float) -> int:
+        """Remove what starts with the prefix and was last written longer ago; returns how many objects."""
+        old = [key async for key in self.keys(prefix) if (await self.age_s(key) or 0.0) > older_than_s]
+        for key in old:
+            await self.delete(key)
+        return len(old)
 
     async def keys(self, prefix: str = "") -> AsyncIterator[str]:
         """Every key that starts with the prefix, sorted."""
@@ -165,6 +179,14 @@ class S3ObjectStore:
                 return self._client.stat_object(bucket_name=self.config.bucket, object_name=name).size
         except ObjectMissingError:
             return None
+
+    def _age_s(self, name: str) -> float | None:
+        try:
+            with self._translated(name):
+                found = self._client.stat_object(bucket_name=self.config.bucket, object_name=name)
+        except ObjectMissingError:
+            return None
+        return None if found.last_modified is None else time.time() - found.last_modified.timestamp()
 
     def _delete(self, name: str) -> None:
         with self._translated(name):

@@ -19,6 +19,7 @@ from bus.contracts.codec import digest
 from bus.contracts.tensor import DTYPES
 from bus.errors import InvalidInputError, ObjectCorruptError, ObjectMissingError
 from bus.ports import Array, ObjectStore
+from bus.store.once import put_once
 from bus.tensors.shared_memory import SharedMemory, shared_memory_root
 
 DEFAULT_BUDGET_NBYTES = 1024 * 1024 * 1024
@@ -118,14 +119,10 @@ class Plane:
         key = f"tensors/{content}"
         if not durable:
             # No room in shared memory: the object store is the only place left.
-            await self._store_once(key, data)
+            await put_once(self._store, key, data)
             return False, key
-        shared, _ = await asyncio.gather(in_memory, self._store_once(key, data))
+        shared, _ = await asyncio.gather(in_memory, put_once(self._store, key, data))
         return shared, key
-
-    async def _store_once(self, key: str, data: memoryview) -> None:
-        if await self._store.nbytes(key) != len(data):
-            await self._store.put(key, data)
 
     async def _fetch(self, ref: TensorRef) -> memoryview:
         own_key = f"tensors/{ref.digest}"

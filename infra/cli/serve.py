@@ -42,6 +42,7 @@ def worker(groups: tuple[str, ...]) -> None:
         modules=settings.modules,
         pipelines=settings.pipeline_folders,
         threads=settings.threads,
+        keep_objects_s=settings.keep_days * 86_400,
         grace_s=settings.grace_s,
     )
     run(_worker(Worker, config))

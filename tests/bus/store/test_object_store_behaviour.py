@@ -44,6 +44,22 @@ async def test_a_memoryview_is_stored_like_bytes(store: ObjectStore) -> None:
     assert await store.get("view") == b"234"
 
 
+async def test_an_object_tells_how_long_ago_it_was_written(store: ObjectStore) -> None:
+    assert await store.age_s("media/abc") is None
+    await store.put("media/abc", b"some bytes")
+    age_s = await store.age_s("media/abc")
+    assert age_s is not None
+    assert -2 < age_s < 60
+
+
+async def test_only_old_objects_under_the_prefix_expire(store: ObjectStore) -> None:
+    for key in ("media/abc", "tensors/abc", "mediaeval"):
+        await store.put(key, b"some bytes")
+    assert await store.expire("media/", older_than_s=3600) == 0
+    assert await store.expire("media/", older_than_s=-3600) == 1
+    assert await _keys(store) == ["mediaeval", "tensors/abc"]
+
+
 async def test_an_empty_object_is_an_object(store: ObjectStore) -> None:
     await store.put("empty", b"")
     assert await store.get("empty") == b""
