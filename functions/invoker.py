@@ -20,14 +20,17 @@ from bus.errors import (
     DeadlineExceededError,
     DeliveryExhaustedError,
     HandlerError,
+    InvalidInputError,
     OmnibusError,
+    PayloadTooLargeError,
 )
 from bus.ports import Bus, Delivery, ObjectStore, Settlement, TensorPlane
 from functions.cache import StageCache
 from functions.cancel import Cancellations
 from functions.context import Context
 from functions.flow.catalog import PlanCache
-from functions.flow.router import Router, error_record
+from functions.flow.record import error_record, plain
+from functions.flow.router import Router
 from functions.signals import Reject, Retry, Skip
 from functions.spec import FunctionSpec
 
@@ -68,8 +71,7 @@ class Invoker:
             event = decode(Event, delivery.data)
         except ContractError as error:
             log.error("%s: a message that is no event: %s", self.spec.name, error)
-            await self._bury_raw(delivery, error)
-            await settlement.term()
+            await self._bury_raw(delivery, error, settlement)
             return
         run = _Run(event, delivery, started_s)
         try:
@@ -101,16 +103,28 @@ class Invoker:
             outputs, status = None, "skipped"
             context.note(reason=signal.reason)
         except Retry as signal:
+            if run.delivery.attempt >= self.spec.max_attempts:
+                raise DeliveryExhaustedError(
+                    f"{self.spec.name}: asked to be tried again {run.delivery.attempt} times, at last: {signal.reason}",
+                    attempts=run.delivery.attempt,
+                ) from signal
             await self._retry(run, settlement, signal.delay_s, signal.reason)
             return
         except Reject as signal:
             raise HandlerError(f"{self.spec.name} rejected the message: {signal.reason}") from signal
         # Before what follows is published, so that whoever sees the result finds the whole trace.
         await self._trace(run, status, context.notes)
-        if event.plan:
-            plan = await self._services.plans.get(event.plan)
-            await self._services.router.advance(plan, event, outputs)
+        await self._advance(event, outputs)
         await settlement.ack()
+
+    async def _advance(self, event: Event, outputs: dict[str, Any] | None) -> None:
+        if not event.plan:
+            return
+        plan = await self._services.plans.get(event.plan)
+        try:
+            await self._services.router.advance(plan, event, outputs)
+        except InvalidInputError as error:
+            raise HandlerError(f"{self.spec.name}: its outputs are not plain values: {error.message}") from error
 
     async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
         inputs = validate(self.spec.inputs, run.event.inputs)
@@ -128,9 +142,11 @@ class Invoker:
 
     async def _run(self, inputs: Contract, context: Context[Any]) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(self.spec.timeout_s):
+            async with asyncio.timeout(self.spec.timeout_s) as limit:
                 outputs = await self.spec.handler(context, inputs)
         except TimeoutError as error:
+            if not limit.expired():
+                raise  # one of the handler's own
             raise DeadlineExceededError(f"{self.spec.name} ran longer than its {self.spec.timeout_s:g} s") from error
         return outputs.model_dump()
 
@@ -163,7 +179,7 @@ class Invoker:
             else:
                 await self._bury(run, error)
                 await settlement.term()
-        except OmnibusError as failure:
+        except Exception as failure:
             # The bus itself fails: without a settlement the message comes again after the ack wait.
             log.warning("%s: request %s: not settled: %s", self.spec.name, run.event.request, failure)
 
@@ -191,14 +207,13 @@ class Invoker:
             dead_s=time.time(),
             worker=self._services.worker,
         )
-        message_id = f"{event.message_id}.dead"
-        await self._services.bus.publish(subjects.dead(self.spec.name), encode(letter), message_id=message_id)
+        await self._send_letter(letter, f"{event.message_id}.dead")
         await self._services.router.fail(event, error)
         # Branches of the request that still run would work for nobody.
         await self._services.cancellations.cancel(event.request, f"failed in {event.stage}")
         await self._trace(run, error.code, {"message": error.message})
 
-    async def _bury_raw(self, delivery: Delivery, error: OmnibusError) -> None:
+    async def _bury_raw(self, delivery: Delivery, error: OmnibusError, settlement: Settlement) -> None:
         event = Event(
             request="unknown", stage="unknown", function=self.spec.name, pipeline="unknown",
             created_s=delivery.queued_s, inputs={"raw": delivery.data},
@@ -207,8 +222,25 @@ class Invoker:
             event=event, error=error_record(error), attempts=delivery.attempt,
             first_delivered_s=delivery.queued_s, dead_s=time.time(), worker=self._services.worker,
         )  # fmt: skip
-        message_id = f"{self.spec.name}.{delivery.queued_s}.dead"
-        await self._services.bus.publish(subjects.dead(self.spec.name), encode(letter), message_id=message_id)
+        try:
+            await self._send_letter(letter, f"{self.spec.name}.{delivery.queued_s}.dead")
+            await settlement.term()
+        except OmnibusError as failure:
+            log.warning("%s: a message that is no event was not settled: %s", self.spec.name, failure)
+
+    async def _send_letter(self, letter: DeadLetter, message_id: str) -> None:
+        publish, subject = self._services.bus.publish, subjects.dead(self.spec.name)
+        try:
+            await publish(subject, encode(letter), message_id=message_id)
+        except PayloadTooLargeError:
+            # The event fitted one message, the event and its error do not: better a letter without the values than
+            # a message that comes back for ever.
+            bare = letter.event.model_copy(update={"inputs": {}, "carry": {}})
+            details = {**letter.error.details, "left_out": "inputs and carry, too large for a dead letter"}
+            told = letter.error.model_copy(update={"details": details})
+            await publish(
+                subject, encode(letter.model_copy(update={"event": bare, "error": told})), message_id=message_id
+            )
 
     async def _trace(self, run: _Run, status: str, notes: dict[str, Any]) -> None:
         event = run.event
@@ -224,9 +256,13 @@ class Invoker:
             started_s=run.started_s,
             finished_s=time.time(),
             traceparent=event.traceparent,
-            details=notes,
+            details=plain(notes),
         )
-        await self._services.bus.broadcast(subjects.trace(event.request), encode(span))
+        try:
+            await self._services.bus.broadcast(subjects.trace(event.request), encode(span))
+        except OmnibusError as error:
+            # What happened has happened: a span that is lost must not change how the request ends.
+            log.warning("%s: request %s: no trace: %s", self.spec.name, event.request, error)
 
 
 class _Run:

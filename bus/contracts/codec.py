@@ -17,19 +17,36 @@ C = TypeVar("C", bound=Contract)
 MSGPACK_TYPE = "application/msgpack"
 JSON_TYPE = "application/json"
 
+# TypeError: types, big integers and lone surrogates in msgpack; ValueError: pydantic and UTF-8; depth: either.
+_NOT_WRITABLE = (TypeError, ValueError, RecursionError)
+
 
 def encode(contract: Contract) -> bytes:
-    """The contract as msgpack: a map of its fields plus `schema`, such as `omnibus.event/1`."""
-    fields = contract.model_dump(exclude_defaults=True)
-    fields["schema"] = f"{contract.schema_name}/{contract.schema_version}"
-    return ormsgpack.packb(fields)
+    """The contract as msgpack: a map of its fields plus `schema`, such as `omnibus.event/1`.
+
+    Raises:
+        InvalidInputError: A value inside that msgpack has no form for, such as an integer of more than 64 bits.
+    """
+    try:
+        fields = contract.model_dump(exclude_defaults=True)
+        fields["schema"] = _schema(contract)
+        return ormsgpack.packb(fields)
+    except _NOT_WRITABLE as error:
+        raise _cannot_travel(contract, error) from error
 
 
 def encode_json(contract: Contract) -> bytes:
-    """The contract as JSON with every field, bytes as base64."""
-    fields = contract.model_dump(mode="json")
-    fields["schema"] = f"{contract.schema_name}/{contract.schema_version}"
-    return json.dumps(fields, ensure_ascii=False).encode()
+    """The contract as JSON with every field, bytes as base64.
+
+    Raises:
+        InvalidInputError: A value inside that JSON has no form for.
+    """
+    try:
+        fields = contract.model_dump(mode="json")
+        fields["schema"] = _schema(contract)
+        return json.dumps(fields, ensure_ascii=False).encode()
+    except _NOT_WRITABLE as error:
+        raise _cannot_travel(contract, error) from error
 
 
 def decode(kind: type[C], data: bytes) -> C:
@@ -73,11 +90,22 @@ def digest_of(value: Any) -> str:
     return digest(ormsgpack.packb(value, option=ormsgpack.OPT_SORT_KEYS))
 
 
+def _schema(contract: Contract) -> str:
+    return f"{contract.schema_name}/{contract.schema_version}"
+
+
+def _cannot_travel(contract: Contract, error: Exception) -> InvalidInputError:
+    return InvalidInputError(
+        f"{_schema(contract)}: a value inside cannot travel: {error}; send text, booleans, numbers of 64 bits, bytes, "
+        "and lists and maps of them that are not nested deeply"
+    )
+
+
 def _unpack(data: bytes) -> dict[str, Any]:
     try:
         # A msgpack map starts with 0x80-0x8f, 0xde or 0xdf; none of these begins a JSON text.
         fields = ormsgpack.unpackb(data) if data[:1] >= b"\x80" else json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"a message of {len(data)} bytes is neither msgpack nor JSON: {error}") from error
     if not isinstance(fields, dict):
         raise InvalidInputError(f"a message is a map of fields, not a {type(fields).__name__}")

@@ -83,6 +83,8 @@ class Event(Contract):
     traceparent: str | None = None
     reply_format: ReplyFormat = ReplyFormat.MSGPACK
 
+    _check_request = field_validator("request")(check_request_id)
+
     @property
     def message_id(self) -> str:
         """The same for every delivery and every re-publication of this run: what makes it idempotent."""

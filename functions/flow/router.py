@@ -7,12 +7,13 @@ import time
 from typing import Any
 
 from bus import subjects
-from bus.contracts import ErrorRecord, Event, ReplyFormat, Request, Result, ResultStatus
+from bus.contracts import Event, ReplyFormat, Request, Result, ResultStatus
 from bus.contracts.codec import JSON_TYPE, MSGPACK_TYPE, encode, encode_json
 from bus.errors import InvalidInputError, OmnibusError
 from bus.ports import Bus
 from functions.flow.join import Joins
 from functions.flow.plan import END, REQUEST, Plan, PlanStage, is_absent, resolve
+from functions.flow.record import error_record
 
 
 class Router:
@@ -123,18 +124,6 @@ def check_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
             missing=missing,
             unknown=unknown,
         )
-
-
-def error_record(error: OmnibusError, stage: str | None = None) -> ErrorRecord:
-    """The error as it travels."""
-    return ErrorRecord(
-        code=error.code,
-        message=error.message,
-        retryable=error.retryable,
-        retry_after_s=error.retry_after_s,
-        stage=stage,
-        details=error.details,
-    )
 
 
 def event_headers(event: Event) -> dict[str, str]:

@@ -7,7 +7,7 @@ import time
 
 from bus.contracts import Event, Request, ResultStatus
 from bus.contracts.codec import decode
-from bus.errors import ContractError, OmnibusError
+from bus.errors import ContractError, FunctionError, OmnibusError
 from bus.ports import Delivery, Settlement
 from functions.flow.catalog import Pipelines
 from functions.flow.router import Router
@@ -37,7 +37,7 @@ class Starter:
             await self._start(request, delivery.queued_s)
         except OmnibusError as error:
             log.warning("request %s was not started: %s", request.request, error)
-            await settlement.nak(1.0)
+            await (settlement.nak(1.0) if error.retryable else settlement.term())
         else:
             await settlement.ack()
 
@@ -45,8 +45,9 @@ class Starter:
         try:
             plan = self._pipelines.get(request.pipeline)
             await self._router.start(plan, request, created_s=created_s)
-        except OmnibusError as error:
-            if error.retryable:
+        except Exception as error:
+            failure = error if isinstance(error, OmnibusError) else _defect(request, error)
+            if failure.retryable:
                 raise
             event = Event(
                 request=request.request,
@@ -56,4 +57,9 @@ class Starter:
                 created_s=time.time(),
                 reply_format=request.reply_format,
             )
-            await self._router.fail(event, error, ResultStatus.FAILED)
+            await self._router.fail(event, failure, ResultStatus.FAILED)
+
+
+def _defect(request: Request, error: Exception) -> OmnibusError:
+    log.error("request %s was not started", request.request, exc_info=error)
+    return FunctionError(f"pipeline {request.pipeline!r} was not started: {type(error).__name__}: {error}")

@@ -101,11 +101,41 @@ def test_no_bytes_make_the_decoder_fail_in_another_way(data: bytes) -> None:
         b'{"request": "a.b", "pipeline": "p"}',
         b'{"request": "", "pipeline": "p"}',
         b'{"request": "r", "pipeline": "p", "lane": "fast"}',
+        b'{"request": "r", "pipeline": "p", "inputs": ' + b'{"x":' * 100_000,
+        b'{"request": "r", "pipeline": "p", "inputs": {"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
     ],
 )
 def test_a_message_outside_the_contract_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidInputError):
         decode(Request, data)
+
+
+def _nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, "\ud800", {1: 2}, object(), _nested(2000)])
+def test_a_value_that_cannot_travel_is_refused_with_a_remedy(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"omnibus\.request/1: .*cannot travel"):
+        encode(Request(request="r", pipeline="p", inputs={"x": value}))
+
+
+@pytest.mark.parametrize("value", ["\ud800", object(), _nested(2000)])
+def test_a_value_without_a_form_in_json_is_refused_with_a_remedy(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"omnibus\.request/1: .*cannot travel"):
+        encode_json(Request(request="r", pipeline="p", inputs={"x": value}))
+
+
+@pytest.mark.parametrize("request_id", ["", "a.b", ">", "a b", "a\r\nPUB x 0", "x" * 65])
+def test_a_request_id_is_one_token_of_a_subject_wherever_it_travels(request_id: str) -> None:
+    for kind in (Request, Event):
+        fields = {"request": request_id, "pipeline": "p", "stage": "s", "function": "f", "created_s": 0.0}
+        wanted = {name: value for name, value in fields.items() if name in kind.model_fields}
+        with pytest.raises(InvalidInputError, match="request id"):
+            decode(kind, msgpack.packb(wanted))
 
 
 def test_every_problem_is_named_at_once() -> None:
