@@ -112,7 +112,7 @@ BUCKETS = {
     bucket.name: bucket
     for bucket in (
         BucketConfig(name="requests", ttl_s=86_400),
-        BucketConfig(name="joins", ttl_s=86_400),
+        BucketConfig(name="joins", ttl_s=7 * 86_400),
         BucketConfig(name="cancels", ttl_s=3_600),
         BucketConfig(name="workers", ttl_s=LEASE_TTL_S),
         BucketConfig(name="models"),

@@ -11,12 +11,15 @@ MOST_REMEMBERED = 10_000
 """Tombstones that a process keeps in mind; the oldest go first."""
 
 
+_FAILED = "failed in "
+
+
 class Cancellations:
     """The cancel tombstones, mirrored from the bus so that asking costs nothing. Use as a context manager."""
 
     def __init__(self, bucket: KeyValue) -> None:
         self._bucket = bucket
-        self._cancelled: dict[str, None] = {}
+        self._cancelled: dict[str, str] = {}
         self._watch: Subscription | None = None
 
     async def __aenter__(self) -> Self:
@@ -37,8 +40,16 @@ class Cancellations:
 
     async def cancel(self, request: str, reason: str) -> None:
         """Tell every worker that nobody waits for this request."""
-        self._remember(request)
+        self._remember(request, reason)
         await self._bucket.put(request, reason.encode())
+
+    async def fail(self, request: str, stage: str) -> None:
+        """Tell every worker that the request has failed for good: its other branches work for nobody."""
+        await self.cancel(request, _FAILED + stage)
+
+    def has_failed(self, request: str) -> bool:
+        """Whether the request ended because one of its stages failed."""
+        return self._cancelled.get(request, "").startswith(_FAILED)
 
     async def withdraw(self, request: str) -> None:
         """Somebody waits again: a dead letter of the request is replayed."""
@@ -48,9 +59,9 @@ class Cancellations:
         if reason is None:
             self._cancelled.pop(request, None)
         else:
-            self._remember(request)
+            self._remember(request, reason.decode(errors="replace"))
 
-    def _remember(self, request: str) -> None:
-        self._cancelled[request] = None
+    def _remember(self, request: str, reason: str) -> None:
+        self._cancelled[request] = reason
         while len(self._cancelled) > MOST_REMEMBERED:  # tombstones expire on the bus without a word
             del self._cancelled[next(iter(self._cancelled))]

@@ -194,24 +194,28 @@ class Invoker:
     async def _give_up(self, run: _Run, error: OmnibusError) -> None:
         cancelled = isinstance(error, CancelledRequestError)
         status = ResultStatus.CANCELLED if cancelled else ResultStatus.FAILED
+        if self._services.cancellations.has_failed(run.event.request):
+            # A replay of the stage that failed needs this one, too.
+            await self._send_letter(self._letter(run, error), f"{run.event.message_id}.dead")
         await self._services.router.fail(run.event, error, status)
         await self._trace(run, error.code, {"wasted_s": time.time() - run.started_s})
 
     async def _bury(self, run: _Run, error: OmnibusError) -> None:
         event = run.event
-        letter = DeadLetter(
-            event=event,
-            error=error_record(error, event.stage),
+        await self._send_letter(self._letter(run, error), f"{event.message_id}.dead")
+        await self._services.router.fail(event, error)
+        await self._services.cancellations.fail(event.request, event.stage)
+        await self._trace(run, error.code, {"message": error.message})
+
+    def _letter(self, run: _Run, error: OmnibusError) -> DeadLetter:
+        return DeadLetter(
+            event=run.event,
+            error=error_record(error, run.event.stage),
             attempts=run.delivery.attempt,
             first_delivered_s=run.delivery.queued_s,
             dead_s=time.time(),
             worker=self._services.worker,
         )
-        await self._send_letter(letter, f"{event.message_id}.dead")
-        await self._services.router.fail(event, error)
-        # Branches of the request that still run would work for nobody.
-        await self._services.cancellations.cancel(event.request, f"failed in {event.stage}")
-        await self._trace(run, error.code, {"message": error.message})
 
     async def _bury_raw(self, delivery: Delivery, error: OmnibusError, settlement: Settlement) -> None:
         event = Event(

@@ -2,11 +2,13 @@
 
 An arrival is a compare-and-set on one KV entry, so two workers that finish at the same instant cannot both
 miss each other. A worker that dies between its arrival and the publication arrives again when its message
-is redelivered, finds the join complete and publishes; the message id makes that harmless.
+is redelivered, finds the join complete and publishes; the message id makes that harmless. A replay of one
+branch finds the others where they had arrived: runs of one request share its joins.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Any
 
@@ -14,8 +16,10 @@ from pydantic import Field
 
 from bus.contracts import Contract
 from bus.contracts.codec import decode, encode
-from bus.errors import ConflictError
+from bus.errors import BusError, ConflictError
 from bus.ports import KeyValue
+
+log = logging.getLogger("omnibus.flow")
 
 
 class JoinRecord(Contract):
@@ -40,7 +44,7 @@ class Joins:
         """Tell that stages have arrived.
 
         Args:
-            key: Names the join: request, sequence and stage.
+            key: Names the join: request and stage.
             arrivals: Stages that have finished or were skipped.
             values: What they bring, by reference.
             expected: Every stage that the join waits for.
@@ -60,3 +64,10 @@ class Joins:
             except ConflictError:
                 continue  # somebody else arrived in between
             return merged.values if set(expected) <= set(merged.arrived) else None
+
+    async def forget(self, key: str) -> None:
+        """The join is over: what it led to is published. Whoever arrives again waits for nobody."""
+        try:
+            await self._bucket.delete(key)
+        except BusError as error:
+            log.info("join %s stays until it expires: %s", key, error)

@@ -63,6 +63,7 @@ class Router:
 
     async def _go(self, plan: Plan, event: Event, arrivals: dict[str, set[str]], values: dict[str, Any]) -> None:
         publications = []
+        joins = []
         for stage in plan.stages:  # in topological order, so that skips travel all the way in one pass
             if stage.name not in arrivals:
                 continue
@@ -71,6 +72,7 @@ class Router:
                 joined = await self._join(event, stage, arrivals[stage.name], values)
                 if joined is None:
                     continue
+                joins.append(_join_key(event, stage))
                 known = {**values, **joined}
                 values = known
             inputs = resolve(stage, known)
@@ -86,14 +88,15 @@ class Router:
             await publications[0]
         else:
             await asyncio.gather(*publications)
+        for key in joins:
+            await self._joins.forget(key)
 
     async def _join(
         self, event: Event, stage: PlanStage, arrived: set[str], values: dict[str, Any]
     ) -> dict[str, Any] | None:
         needed = {source.ref for source in stage.inputs.values()} | set(stage.live)
         brought = {ref: value for ref, value in values.items() if ref in needed}
-        key = f"{event.request}.{event.sequence}.{stage.name}"
-        return await self._joins.arrive(key, arrived, brought, stage.upstream)
+        return await self._joins.arrive(_join_key(event, stage), arrived, brought, stage.upstream)
 
     async def _publish(self, event: Event) -> None:
         subject = subjects.work(event.function, event.lane)
@@ -107,6 +110,10 @@ class Router:
             message_id=f"{event.request}.{END}.{event.sequence}",
             headers={"content-type": JSON_TYPE if as_json else MSGPACK_TYPE},
         )
+
+
+def _join_key(event: Event, stage: PlanStage) -> str:
+    return f"{event.request}.{stage.name}"
 
 
 def check_inputs(plan: Plan, inputs: dict[str, Any]) -> None:

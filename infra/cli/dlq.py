@@ -6,13 +6,9 @@ import time
 
 import click
 
-from bus import subjects
 from bus.contracts import DeadLetter
-from bus.contracts.codec import decode, encode
-from bus.errors import UnknownRequestError
-from bus.nats.bus import NatsBus
-from functions.cancel import Cancellations
-from functions.flow.router import event_headers
+from functions.replay import dead_letters, dead_letters_of
+from functions.replay import replay as replay_letters
 from infra.cli.connect import open_bus, run
 from infra.cli.table import print_table
 
@@ -60,33 +56,14 @@ def replay(request: str) -> None:
 
 async def _letters(function: str) -> list[DeadLetter]:
     async with open_bus() as bus:
-        return [decode(DeadLetter, data) for _, data in await bus.history(subjects.dead(function), limit=10_000)]
+        return await dead_letters(bus, function)
 
 
 async def _of_request(request: str) -> list[DeadLetter]:
-    letters = [letter for letter in await _letters(">") if letter.event.request == request]
-    if not letters:
-        raise UnknownRequestError(f"no dead letter of request {request!r}; see `omnibus dlq ls`", request=request)
-    return letters
+    async with open_bus() as bus:
+        return await dead_letters_of(bus, request)
 
 
 async def _replay(request: str) -> int:
-    letters = await _of_request(request)
     async with open_bus() as bus:
-        await replay_letters(bus, letters)
-    return len(letters)
-
-
-async def replay_letters(bus: NatsBus, letters: list[DeadLetter]) -> None:
-    """Publish the events of dead letters again, as new runs, and forget that their requests had failed."""
-    cancellations = Cancellations(await bus.bucket("cancels"))
-    for letter in letters:
-        event = letter.event.model_copy(update={"sequence": letter.event.sequence + 1, "deadline_s": None})
-        await cancellations.withdraw(event.request)
-        await bus.forget(subjects.result(event.request))
-        await bus.publish(
-            subjects.work(event.function, event.lane),
-            encode(event),
-            message_id=event.message_id,
-            headers=event_headers(event),
-        )
+        return await replay_letters(bus, await dead_letters_of(bus, request))
