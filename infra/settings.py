@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     data: Path = Field(default_factory=_state_folder, description="Folder of the embedded stack.")
     host: str = Field(default="127.0.0.1", description="Address that the gateway listens on.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the gateway.")
+    url: str | None = Field(default=None, description="Gateway that commands talk to; none: the embedded stack's.")
     api_key: SecretStr | None = Field(default=None, description="Key that HTTP clients must send; none: no check.")
     nats_url: str = Field(default="nats://127.0.0.1:4222", description="The bus, where it is not embedded.")
     nats_token: SecretStr | None = Field(default=None, description="Token of the bus.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import httpx
 
-from bus.errors import StackConfigError, error_from_code
+from bus.errors import GatewayError, StackConfigError, error_from_code
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from infra.local.folder import find_stack
@@ -36,10 +36,16 @@ def log_to_stderr(level: str) -> None:
 
 
 def bus_config(settings: Settings) -> NatsConfig:
-    """The bus of the stack that runs in the data folder, else the one of the settings."""
+    """The bus of the stack that runs in the data folder, else the one that the settings name.
+
+    Raises:
+        StackConfigError: Neither.
+    """
     stack = find_stack(settings.data)
     if stack is not None:
         return NatsConfig(url=stack.nats_url, token=stack.nats_token, name="omnibus-cli")
+    if "nats_url" not in settings.model_fields_set:
+        raise _no_stack(settings, "OMNIBUS_NATS_URL")
     return settings.nats
 
 
@@ -55,22 +61,36 @@ async def open_bus() -> AsyncIterator[NatsBus]:
         yield bus
 
 
-def open_gateway(settings: Settings | None = None) -> httpx.Client:
-    """An HTTP client of the gateway.
+@contextmanager
+def open_gateway(settings: Settings | None = None) -> Iterator[httpx.Client]:
+    """An HTTP client of the gateway that the settings name, else of the stack that runs in the data folder.
 
     Raises:
-        StackConfigError: No stack runs in the data folder.
+        StackConfigError: Neither.
+        GatewayError: It does not answer.
     """
     settings = settings or load_settings()
-    stack = find_stack(settings.data)
-    if stack is None:
-        raise StackConfigError(
-            f"no stack runs in {settings.data}; start one with `omnibus up`, or see it all with `omnibus demo`"
-        )
+    url = settings.url
+    if url is None:
+        stack = find_stack(settings.data)
+        if stack is None:
+            raise _no_stack(settings, "OMNIBUS_URL")
+        url = stack.gateway_url
     headers = {}
     if settings.api_key is not None:
         headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-    return httpx.Client(base_url=stack.gateway_url, headers=headers, timeout=httpx.Timeout(300.0, connect=5.0))
+    try:
+        with httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(300.0, connect=5.0)) as gateway:
+            yield gateway
+    except httpx.TransportError as error:
+        raise GatewayError(f"the gateway at {url} does not answer: {error}; is it running there?") from error
+
+
+def _no_stack(settings: Settings, variable: str) -> StackConfigError:
+    return StackConfigError(
+        f"no stack runs in {settings.data}; start one with `omnibus up`, see it all with `omnibus demo`, "
+        f"or name another one with {variable}"
+    )
 
 
 def checked(response: httpx.Response) -> httpx.Response:
