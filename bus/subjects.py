@@ -72,6 +72,7 @@ class LogConfig:
         name: Of the stream.
         subjects: What it captures.
         keep_s: How long, in seconds.
+        max_nbytes: The most that it keeps; beyond it the oldest messages go, so that a log never fills the server.
         memory: In memory instead of on disk.
         once: The first message on a subject stays the only one.
     """
@@ -79,17 +80,25 @@ class LogConfig:
     name: str
     subjects: tuple[str, ...]
     keep_s: float
+    max_nbytes: int
     memory: bool = False
     once: bool = False
 
 
+_MIB = 1024 * 1024
+
 LOGS = (
-    LogConfig(name="RESULTS", subjects=("result.*",), keep_s=86_400, once=True),
-    LogConfig(name="TOKENS", subjects=("token.*",), keep_s=600, memory=True),
-    LogConfig(name="TRACES", subjects=("trace.*",), keep_s=86_400),
-    LogConfig(name="DEAD", subjects=("dlq.>",), keep_s=7 * 86_400),
+    LogConfig(name="RESULTS", subjects=("result.*",), keep_s=86_400, max_nbytes=1024 * _MIB, once=True),
+    LogConfig(name="TOKENS", subjects=("token.*",), keep_s=600, max_nbytes=64 * _MIB, memory=True),
+    LogConfig(name="TRACES", subjects=("trace.*",), keep_s=86_400, max_nbytes=512 * _MIB),
+    LogConfig(name="DEAD", subjects=("dlq.>",), keep_s=7 * 86_400, max_nbytes=512 * _MIB),
 )
 """The logs that every deployment has."""
+
+
+def is_once(subject: str) -> bool:
+    """Whether the subject's first message is to stay the only one."""
+    return any(log.once and matches(pattern, subject) for log in LOGS for pattern in log.subjects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +108,12 @@ class BucketConfig:
     Attributes:
         name: Of the bucket.
         ttl_s: Entries vanish after this many seconds; 0: never.
+        max_nbytes: The most that it keeps; beyond it the oldest entries vanish. 0: no limit, for small values.
     """
 
     name: str
     ttl_s: float = 0.0
+    max_nbytes: int = 0
 
 
 LEASE_TTL_S = 10.0
@@ -112,12 +123,12 @@ BUCKETS = {
     bucket.name: bucket
     for bucket in (
         BucketConfig(name="requests", ttl_s=86_400),
-        BucketConfig(name="joins", ttl_s=7 * 86_400),
+        BucketConfig(name="joins", ttl_s=7 * 86_400, max_nbytes=512 * _MIB),
         BucketConfig(name="cancels", ttl_s=3_600),
         BucketConfig(name="workers", ttl_s=LEASE_TTL_S),
         BucketConfig(name="models"),
         BucketConfig(name="plans"),
-        BucketConfig(name="cache", ttl_s=86_400),
+        BucketConfig(name="cache", ttl_s=86_400, max_nbytes=512 * _MIB),
     )
 }
 """The KV buckets that every deployment has."""

@@ -32,6 +32,8 @@ log = logging.getLogger("omnibus.bus")
 _PATIENCE_S = (0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
 _NEXT_TRY_S = 0.1
 _TRANSIENT = 503
+WRONG_LAST_SEQUENCE = (10071, 10164)
+"""Error codes of JetStream for a write that expected another last message on its subject."""
 
 _UNAVAILABLE = (
     ConnectionClosedError,
@@ -192,4 +194,4 @@ async def ask(client: Client, subject: str, data: bytes, headers: Mapping[str, s
     raise BusUnavailableError(f"{subject} was not answered: {type(error).__name__}") from error
 
 
-__all__ = ["Client", "NatsConfig", "ask", "connect", "refused", "translated"]
+__all__ = ["WRONG_LAST_SEQUENCE", "Client", "NatsConfig", "ask", "connect", "refused", "translated"]

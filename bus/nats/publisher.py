@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from nats.aio.msg import Msg
 
 from bus.errors import BusError, BusUnavailableError, OmnibusError, OverloadedError, PayloadTooLargeError
-from bus.nats.connection import Client, NatsConfig, refused, translated
+from bus.nats.connection import WRONG_LAST_SEQUENCE, Client, NatsConfig, refused, translated
+from bus.subjects import is_once
 
 _HEADER_ROOM = 256
 _RETRY_S = 0.05
 _STREAM_FULL = 10077
-_SUBJECT_FULL = "maximum messages per subject exceeded"
 _TRANSIENT = 503
 
 
@@ -56,6 +56,8 @@ class Publisher:
             BusUnavailableError: (retryable) not confirmed in time.
         """
         sent_headers = {"Nats-Msg-Id": message_id, **(headers or {})}
+        if is_once(subject):
+            sent_headers["Nats-Expected-Last-Subject-Sequence"] = "0"
         self._check_size(subject, data, sent_headers)
         number = str(next(self._numbers))
         waiting = _Unconfirmed(subject, data, sent_headers, asyncio.get_running_loop().create_future())
@@ -114,7 +116,7 @@ class Publisher:
         failure = answer.get("error")
         if failure is None:
             waiting.confirmed.set_result(not answer.get("duplicate", False))
-        elif failure.get("description") == _SUBJECT_FULL:
+        elif failure.get("err_code") in WRONG_LAST_SEQUENCE:
             waiting.confirmed.set_result(False)  # a log that keeps the first message of a subject has one
         elif failure.get("code") == _TRANSIENT and failure.get("err_code") != _STREAM_FULL:
             self._later(number, waiting)

@@ -11,10 +11,9 @@ from nats.aio.msg import Msg
 from nats.js.errors import NotFoundError
 
 from bus.errors import BusUnavailableError, ConflictError, PayloadTooLargeError
-from bus.nats.connection import Client, ask, refused, translated
+from bus.nats.connection import WRONG_LAST_SEQUENCE, Client, ask, refused, translated
 from bus.nats.streams import request
 
-_WRONG_LAST_SEQUENCE = (10071, 10164)
 _MAX_KEYS = 100_000
 
 
@@ -183,7 +182,7 @@ class NatsKeyValue:
         failure = answer.get("error")
         if failure is None:
             return int(answer["seq"])
-        if failure.get("err_code") in _WRONG_LAST_SEQUENCE:
+        if failure.get("err_code") in WRONG_LAST_SEQUENCE:
             raise ConflictError(f"{self._name}/{key} was changed by somebody else", key=key)
         raise refused(f"writing {self._name}/{key}", failure)
 

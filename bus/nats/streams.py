@@ -95,11 +95,8 @@ async def ensure_log(client: Client, config: NatsConfig, log: LogConfig) -> None
             "max_age": int(log.keep_s * _SECOND_NS),
             "duplicate_window": int(min(DUPLICATE_WINDOW_S, log.keep_s) * _SECOND_NS),
             "num_replicas": config.replicas,
-            **(
-                {"max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": True}
-                if log.once
-                else {"discard": "old"}
-            ),
+            "max_bytes": log.max_nbytes,
+            "discard": "old",
         },
     )
 
@@ -118,7 +115,8 @@ async def ensure_bucket(client: Client, config: NatsConfig, bucket: BucketConfig
             "storage": "file",
             "max_age": int(bucket.ttl_s * _SECOND_NS),
             "max_msgs_per_subject": 1,
-            "discard": "new",
+            "max_bytes": bucket.max_nbytes or -1,
+            "discard": "old" if bucket.max_nbytes else "new",
             "allow_rollup_hdrs": True,
             "deny_delete": True,
             "duplicate_window": int(min(DUPLICATE_WINDOW_S, bucket.ttl_s or DUPLICATE_WINDOW_S) * _SECOND_NS),

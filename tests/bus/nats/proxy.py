@@ -16,35 +16,43 @@ class Proxy:
         self._target = (parts.hostname, parts.port)
         self._writers: set[asyncio.StreamWriter] = set()
         self._pumps: set[asyncio.Task[None]] = set()
-        self._open = True
-        self.url = ""
+        self._server: asyncio.Server | None = None
+        self._port = 0
 
-    def cut(self, *, keep_out: bool = False) -> None:
-        """Break every connection; new ones are let in at once, unless they are kept out."""
-        self._open = not keep_out
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self._port}"
+
+    async def let_in(self) -> None:
+        """Take connections, at the same port as before."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        """Break every connection; new ones are let in at once."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
 
-    def let_in(self) -> None:
-        """Take connections again."""
-        self._open = True
+    def shut(self) -> None:
+        """Break every connection and refuse new ones."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.cut()
 
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._open:
-            writer.transport.abort()
-            return
+    async def close(self) -> None:
+        self.shut()
+        if self._pumps:
+            await asyncio.wait(self._pumps)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection(*self._target)
         self._writers |= {writer, back_writer}
         for source, sink in ((reader, back_writer), (back_reader, writer)):
             pump = asyncio.get_running_loop().create_task(_pump(source, sink))
             self._pumps.add(pump)
             pump.add_done_callback(self._pumps.discard)
-
-    async def close(self) -> None:
-        self.cut(keep_out=True)
-        if self._pumps:
-            await asyncio.wait(self._pumps)
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -62,10 +70,8 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 async def proxy(target: str) -> AsyncIterator[Proxy]:
     """A proxy on a free port of the loopback interface."""
     made = Proxy(target)
-    server = await asyncio.start_server(made.accept, "127.0.0.1", 0)
-    made.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await made.let_in()
     try:
         yield made
     finally:
-        server.close()
         await made.close()

@@ -75,22 +75,22 @@ async def test_changes_of_a_bucket_in_a_time_without_connection_are_told_after_i
     told: dict[str, bytes | None] = {}
     watch = await (await both.shaky.bucket("cancels")).watch(told.__setitem__)
     assert told == {"stays": b"1", "goes": b"1"}
-    both.network.cut(keep_out=True)
+    both.network.shut()
     await bucket.put("comes", b"2")
     await bucket.delete("goes")
-    both.network.let_in()
+    await both.network.let_in()
     await until(lambda: told == {"stays": b"1", "goes": None, "comes": b"2"})
     await watch.close()
 
 
 async def test_large_messages_that_meet_a_broken_connection_are_stored_after_it(both: Both) -> None:
-    both.network.cut(keep_out=True)
+    both.network.shut()
     data = b"x" * 900_000
     publishing = [
         asyncio.ensure_future(both.shaky.publish(work(FUNCTION, Lane.BATCH), data, message_id=str(number)))
         for number in range(5)
     ]
     await asyncio.wait(publishing, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
-    both.network.let_in()
+    await both.network.let_in()
     assert await asyncio.gather(*publishing) == [True] * 5
     assert (await both.steady.backlog(FUNCTION))[Lane.BATCH] == (5, 0)
