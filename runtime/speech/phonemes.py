@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from bus.errors import InvalidInputError
+from runtime.speech.dictionary import english
+from runtime.speech.sentences import split
 from runtime.speech.spoken import spoken
+
+if TYPE_CHECKING:
+    from gruut.const import Sentence
+    from gruut.text_processor import TextProcessor
+
+_PASSAGE = 1000
+"""The most characters that are read at once."""
 
 _STRESS = "ˈˌ"
 _VOWELS = "AIOQWYaeiouæɑɐɒɔəɚɛɜɪʊʌᵻ"
@@ -92,6 +104,7 @@ class EnglishPhonemes:
     def __init__(self) -> None:
         # gruut keeps caches of its own that were not made for several threads.
         self._lock = threading.Lock()
+        self._processor: TextProcessor | None = None
 
     def sentences(self, text: str, *, british: bool = False) -> list[str]:
         """Symbols by sentence; what English has no sound for is left out.
@@ -99,18 +112,37 @@ class EnglishPhonemes:
         Args:
             text: Anything.
             british: Symbols of British instead of American voices.
-        """
-        from gruut import sentences
 
+        Raises:
+            InvalidInputError: A text that the dictionary's reader does not get through.
+        """
         table = BRITISH if british else AMERICAN
+        # The reader's time grows with the square of a text's length.
+        passages = split(_sayable(spoken(text)), _PASSAGE)
         with self._lock:
-            said = [list(_words(sentence, table, british)) for sentence in sentences(spoken(text), lang="en-us")]
+            said = [list(_words(sentence, table, british)) for one in passages for sentence in self._parsed(one)]
         joined = (_joined(words) for words in said)
         return [sentence for sentence in joined if any(symbol in _VOWELS for symbol in sentence)]
 
+    def _parsed(self, text: str) -> Iterable[Sentence]:
+        if self._processor is None:
+            self._processor = english()
+        try:
+            return self._processor.sentences(*self._processor(text))
+        except Exception as error:  # gruut raises whatever its number and date readers raise
+            shown = text if len(text) <= 60 else text[:60] + "…"
+            raise InvalidInputError(
+                f"{shown!r} cannot be read aloud ({type(error).__name__}); write its numbers and dates as words"
+            ) from error
 
-def _words(sentence: object, table: dict[str, str], british: bool) -> Iterator[str]:
-    for word in sentence:  # type: ignore[attr-defined]
+
+def _sayable(text: str) -> str:
+    """The text without signs that English has no name for: they cost the reader time and give no sound."""
+    return "".join(one if one.isascii() or unicodedata.category(one) == "Sc" else " " for one in text)
+
+
+def _words(sentence: Sentence, table: dict[str, str], british: bool) -> Iterator[str]:
+    for word in sentence:
         phonemes = [one for one in word.phonemes or () if one not in ("|", "‖")]
         if phonemes:
             yield _symbols(phonemes, table, british, weak=word.text.lower() in _WEAK)

@@ -16,7 +16,7 @@ def pieces(sentences: Iterable[str], *, most: int, good: int) -> list[str]:
     """
     out: list[str] = []
     for sentence in sentences:
-        for part in _split(sentence, most):
+        for part in split(sentence, most):
             if out and len(out[-1]) + 1 + len(part) <= good:
                 out[-1] = f"{out[-1]} {part}"
             else:
@@ -24,10 +24,11 @@ def pieces(sentences: Iterable[str], *, most: int, good: int) -> list[str]:
     return out
 
 
-def _split(sentence: str, most: int) -> Iterator[str]:
-    """A sentence in parts of at most `most`: at its marks if that is enough, else at words, else anywhere."""
+def split(sentence: str, most: int) -> Iterator[str]:
+    """A text in parts of at most `most`: at the ends of sentences, else at other marks, at words, or anywhere."""
     while len(sentence) > most:
-        at = _last(r"[;:,.!?] ", sentence, most) or _last(r" ", sentence, most) or most
+        at = _last(r"[.!?] ", sentence, most) or _last(r"[;:,] ", sentence, most)
+        at = at or _last(r" ", sentence, most) or most
         yield sentence[:at].strip()
         sentence = sentence[at:].strip()
     if sentence:

@@ -18,6 +18,9 @@ _UNITS = {
     "hz": "hertz", "fps": "frames per second",
 }  # fmt: skip
 
+_MOST_DIGITS = 18
+"""Longer numbers are no quantities that anybody has words for."""
+
 _TENS = ("tens", "twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties")
 _LETTERS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "ı": "i", "þ": "th", "ð": "th"}
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "`": "", "“": '"', "”": '"', "–": ", ", "—": ", ", "…": "... "})
@@ -33,6 +36,7 @@ def spoken(text: str) -> str:
     text = re.sub(r"[*_|^\[\]{}\\]+|`{3}", " ", text)  # marks of Markdown and of code are not said
     text = re.sub(r"\bhttps?://(?:www\.)?([^\s/?#]+)\S*", lambda found: _dotted(found[1]), text)
     text = re.sub(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)", lambda found: f"{found[1]} at {_dotted(found[2])}", text)
+    text = re.sub(r"\d[\d,]*\d", lambda found: _numbers(found[0]), text)
     text = re.sub(r"(?<![\d/])(\d/\d)(?![\d/])", lambda found: _FRACTIONS.get(found[1], found[1]), text)
     text = re.sub(r"(?<![\d/])(\d+)/(\d+)(?![\d/])", r"\1 over \2", text)
     text = re.sub(r"°\s?([CF])\b", lambda found: " degrees " + {"C": "Celsius", "F": "Fahrenheit"}[found[1]], text)
@@ -49,6 +53,14 @@ def spoken(text: str) -> str:
         text = text.replace(sign, words)
     text = re.sub(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])(?!(?:st|nd|rd|th|am|pm|s)\b)", " ", text)
     return re.sub(r"\s+", " ", _plain_letters(text)).strip()
+
+
+def _numbers(text: str) -> str:
+    """Digits and commas: one number where the commas mark thousands; too long a one as its digits."""
+    if "," in text and not re.fullmatch(r"\d{1,3}(,\d{3})+", text):
+        return ", ".join(_numbers(part) for part in text.split(",") if part)
+    digits = text.replace(",", "")
+    return text if len(digits) <= _MOST_DIGITS else " ".join(digits)
 
 
 def _dotted(address: str) -> str:

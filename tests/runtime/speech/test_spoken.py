@@ -34,6 +34,10 @@ from runtime.speech.spoken import spoken
         ("“quoted” – isn’t it…", '"quoted" , isn\'t it...'),
         ("x² + y² = z²", "x 2 plus y 2 equals z 2"),
         ("ﬁne", "fine"),
+        ("1,234,567 of 1,2,3,40", "1,234,567 of 1, 2, 3, 40"),
+        ("9" * 18, "9" * 18),
+        ("1" * 19, " ".join("1" * 19)),
+        ("1,111,111,111,111,111,111", " ".join("1" * 19)),
         ("", ""),
         ("привет", "привет"),
     ],
@@ -99,3 +103,17 @@ def test_pieces_are_short_enough_and_lose_no_symbol(sentences: list[str], most: 
 def test_short_sentences_are_joined_and_long_ones_split_at_their_marks() -> None:
     assert pieces(["yes.", "no."], most=50, good=20) == ["yes. no."]
     assert pieces(["aaaa aaaa, bbbb bbbb."], most=12, good=12) == ["aaaa aaaa,", "bbbb bbbb."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9" * 600, "$" + "9" * 400 + ".99", "1," * 400, "ﷺ" * 4000, "zxqw " * 400, "0" * 300, "\ud800 hi", "'" * 800],
+    ids=["digits", "money", "commas", "ligatures", "no words", "zeros", "lone surrogate", "quotes"],
+)
+def test_text_that_nobody_would_say_is_read_to_its_end(english: EnglishPhonemes, text: str) -> None:
+    assert all(sentence.strip() for sentence in english.sentences(text))
+
+
+def test_long_text_is_read_in_passages_that_end_with_sentences(english: EnglishPhonemes) -> None:
+    one = "He was not an ill disposed young man. "
+    assert english.sentences(one * 60) == english.sentences(one) * 60
