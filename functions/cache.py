@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ormsgpack
+from pydantic import BaseModel
 
-from bus.contracts import Contract
+from bus.contracts import Contract, MediaRef, TensorRef
 from bus.contracts.codec import digest_of
 from bus.errors import PayloadTooLargeError
 from bus.ports import KeyValue
 from functions.spec import FunctionSpec
 
 _WHERE = {"host", "key", "inline", "name"}
-"""Fields of references that say where the content is or what it was called, not what it is."""
+"""Fields of a `TensorRef` or `MediaRef` that say where the content is or what it was called, not what it is."""
 
 
 class StageCache:
@@ -22,9 +24,15 @@ class StageCache:
     def __init__(self, bucket: KeyValue) -> None:
         self._bucket = bucket
 
-    def key(self, spec: FunctionSpec, inputs: Contract) -> str:
-        """The same for the same function, version, models and content."""
-        return f"{spec.name}.{digest_of([spec.digest, _content(inputs.model_dump())])[:40]}"
+    def key(self, spec: FunctionSpec, inputs: Contract, models: Sequence[str] = ()) -> str:
+        """The same for the same function, version, models and content.
+
+        Args:
+            spec: Of the function.
+            inputs: Of the run.
+            models: The models that it runs, with their versions.
+        """
+        return f"{spec.name}.{digest_of([spec.digest, list(models), _content(inputs)])[:40]}"
 
     async def get(self, key: str) -> dict[str, Any] | None:
         """The outputs of a run of the last 24 hours; None when there was none."""
@@ -43,9 +51,11 @@ class StageCache:
 
 
 def _content(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        skipped = _WHERE if isinstance(value, (MediaRef, TensorRef)) else frozenset[str]()
+        return {name: _content(part) for name, part in value if name not in skipped}
     if isinstance(value, dict):
-        kept = value if "digest" not in value else {key: part for key, part in value.items() if key not in _WHERE}
-        return {key: _content(part) for key, part in kept.items()}
+        return {key: _content(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_content(part) for part in value]
     return value

@@ -108,7 +108,8 @@ class FunctionEnvironment:
         )
         for name in sorted({name for plan in plans for name in plan.functions}):
             spec = self._functions.get(name)
-            invoker = Invoker(spec, await self.model(spec), services)
+            models = [self._repository.resolve(model).ref for model in spec.models]
+            invoker = Invoker(spec, await self.model(spec), services, models)
             await self.bus.ensure_function(name)
             consumer = await self.bus.serve(name, spec.slots, invoker)
             self._stack.push_async_callback(consumer.drain, 5.0)

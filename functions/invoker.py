@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -58,8 +59,17 @@ class Services:
 class Invoker:
     """Runs one function for the deliveries that its consumer brings."""
 
-    def __init__(self, spec: FunctionSpec, model: Any, services: Services) -> None:
+    def __init__(self, spec: FunctionSpec, model: Any, services: Services, models: Sequence[str] = ()) -> None:
+        """A function that is ready to run.
+
+        Args:
+            spec: Of the function.
+            model: What its `setup` returned.
+            services: What it shares with the worker's other functions.
+            models: What was loaded, as `id@version`: another version is another result.
+        """
         self.spec = spec
+        self._models = tuple(models)
         self.served = 0
         self._model = model
         self._services = services
@@ -130,7 +140,7 @@ class Invoker:
         inputs = validate(self.spec.inputs, run.event.inputs)
         if not self.spec.cacheable:
             return await self._run(inputs, context)
-        key = self._services.cache.key(self.spec, inputs)
+        key = self._services.cache.key(self.spec, inputs, self._models)
         known = await self._services.cache.get(key)
         if known is not None:
             run.cache = CacheState.HIT

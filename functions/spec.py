@@ -76,4 +76,5 @@ class FunctionSpec:
     @cached_property
     def digest(self) -> str:
         """Changes with everything that can change the outputs."""
-        return digest_of([self.name, self.version, list(self.models), self.inputs.model_json_schema()])
+        schemas = [self.inputs.model_json_schema(), self.outputs.model_json_schema()]
+        return digest_of([self.name, self.version, list(self.models), *schemas])

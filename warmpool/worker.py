@@ -162,10 +162,10 @@ class Worker:
         ready: list[str] = []
         for spec in specs:
             model = await self._set_up(spec, repository, lease)
-            for name in spec.models:
-                manifest = repository.resolve(name)
+            manifests = [repository.resolve(name) for name in spec.models]
+            for manifest in manifests:
                 await models.put(manifest.id, encode(manifest))
-            self._invokers.append(Invoker(spec, model, services))
+            self._invokers.append(Invoker(spec, model, services, [manifest.ref for manifest in manifests]))
             self._consumers.append(await bus.serve(spec.name, spec.slots, self._invokers[-1]))
             self._slots += spec.slots
             ready.append(spec.name)
