@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from functions.gateway import health, jobs, openai_audio, openai_chat, openai_embeddings, openai_models, pipelines
 from functions.gateway.config import GatewayConfig
-from functions.gateway.docs import describe_routes
+from functions.gateway.docs import describe_routes, serve_docs
 from functions.gateway.errors import install_error_handlers
 from functions.gateway.front import Front
 from functions.gateway.model_names import ModelNames
@@ -77,7 +77,10 @@ def create_app(config: GatewayConfig, open_services: OpenServices = open_service
         version=version("omnibus-inference"),
         description=_DESCRIPTION,
         lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
+    serve_docs(app)
     install_error_handlers(app)
     app.router.routes.extend(pipelines.ROUTES)
     for part in (openai_chat, openai_audio, openai_embeddings, openai_models, jobs, health):

@@ -1,16 +1,39 @@
-"""`/docs` for the plain routes, which the web framework does not describe by itself."""
+"""`/docs`: the page without a content delivery network, and the plain routes that the framework does not describe."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import fastapi_offline
 from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.staticfiles import StaticFiles
+
+DOCS_PATH = "/docs"
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _ANY_OBJECT = {"schema": {"type": "object", "additionalProperties": True}}
+
+
+def serve_docs(app: FastAPI) -> None:
+    """Serve `/docs` with its scripts from this machine, so that it works where the internet is out of reach."""
+    assets = Path(fastapi_offline.__file__).parent / "static"
+    app.mount(f"{DOCS_PATH}/assets", StaticFiles(directory=assets))
+
+    @app.get(DOCS_PATH, include_in_schema=False)
+    async def read_docs() -> Response:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="Omnibus",
+            swagger_js_url=f"{DOCS_PATH}/assets/swagger-ui-bundle.js",
+            swagger_css_url=f"{DOCS_PATH}/assets/swagger-ui.css",
+            swagger_favicon_url=f"{DOCS_PATH}/assets/favicon.png",
+        )
 
 
 def describe_routes(app: FastAPI, routes: Iterable[Route]) -> None:

@@ -14,7 +14,8 @@ from functions.gateway.errors import error_response
 
 log = logging.getLogger("omnibus.gateway")
 
-_OPEN_PATHS = frozenset({"/health", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+_OPEN_PATHS = frozenset({"/health", "/docs", "/openapi.json"})
+_OPEN_PREFIX = "/docs/assets/"
 
 
 class Front:
@@ -69,7 +70,7 @@ class Front:
     def _admit(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         path = scope["path"]
-        if path in _OPEN_PATHS:
+        if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX):
             return
         if self._key is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._key):
             raise UnauthorizedError("the API key is missing or wrong; send it as `Authorization: Bearer <key>`")

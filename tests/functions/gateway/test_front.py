@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -38,7 +39,13 @@ def test_health_says_what_can_be_done(http: httpx.Client) -> None:
 
 
 def test_the_docs_show_every_endpoint(http: httpx.Client) -> None:
-    assert "swagger" in http.get("/docs").text.lower()
+    page = http.get("/docs").text
+    assert "swagger" in page.lower()
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert loaded, page
+    for address in loaded:
+        assert address.startswith("/"), f"{address} is on another host"
+        assert http.get(address).status_code == 200
     paths = http.get("/openapi.json").json()["paths"]
     assert {
         "/v1/chat/completions",
