@@ -118,7 +118,7 @@ class DirectoryObjectStore:
             try:
                 return path.read_bytes()
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise ObjectMissingError(f"no object {key!r} in {self.root}", key=key) from error
+                raise ObjectMissingError(f"no object {key!r} in the store", key=key) from error
 
     def _expire(self, prefix: str, older_than_s: float) -> int:
         removed = 0

@@ -26,7 +26,7 @@ async def save_media(store: ObjectStore, data: bytes, media_type: str, name: str
         StoreUnavailableError: (retryable) the store does not answer.
     """
     content = await _digest(data)
-    key = f"media/{content}"
+    key = media_key(content)
     await put_once(store, key, data)
     return MediaRef(digest=content, nbytes=len(data), media_type=media_type, key=key, name=name)
 
@@ -45,6 +45,9 @@ async def load_media(store: ObjectStore, ref: MediaRef, max_bytes: int) -> bytes
         ObjectCorruptError: It is not what the reference says.
         StoreUnavailableError: (retryable) the store does not answer.
     """
+    if ref.key != media_key(ref.digest):
+        # Not even its digest is told: whoever knew it could have any object of the store as media.
+        raise ObjectCorruptError(f"object {ref.key!r} is not media {ref.digest}; send the media again", key=ref.key)
     stored = await store.nbytes(ref.key)
     nbytes = ref.nbytes if stored is None else max(stored, ref.nbytes)
     if nbytes > max_bytes:
@@ -60,6 +63,11 @@ async def load_media(store: ObjectStore, ref: MediaRef, max_bytes: int) -> bytes
             f"object {ref.key!r} has digest {found}, not {ref.digest}; send the media again", key=ref.key
         )
     return data
+
+
+def media_key(content: str) -> str:
+    """Where media of a digest are in the object store."""
+    return f"media/{content}"
 
 
 async def _digest(data: bytes) -> str:

@@ -125,8 +125,10 @@ class Plane:
         return shared, key
 
     async def _fetch(self, ref: TensorRef) -> memoryview:
-        own_key = f"tensors/{ref.digest}"
-        key = ref.key or own_key
+        key = f"tensors/{ref.digest}"
+        if ref.key not in (None, key):
+            # Nothing of it is read, not even its digest: a client may have named any object of the store.
+            raise ObjectCorruptError(f"object {ref.key!r} is not tensor {ref.digest}", digest=ref.digest, where=ref.key)
         try:
             data = await self._store.get(key)
         except ObjectMissingError as error:
@@ -138,10 +140,8 @@ class Plane:
         try:
             _check(ref, await asyncio.to_thread(digest, data), key)
         except ObjectCorruptError:
-            # Whoever makes the tensor again must not find "already stored". A key that is not this digest's
-            # own may be anybody's object, so it stays.
-            if key == own_key:
-                await self._store.delete(key)
+            # Whoever makes the tensor again must not find "already stored".
+            await self._store.delete(key)
             raise
         view = memoryview(data)
         if await asyncio.to_thread(self._memory.write, ref.digest, view):

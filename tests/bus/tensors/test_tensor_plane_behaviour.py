@@ -139,8 +139,12 @@ async def test_a_damaged_object_is_found_and_can_be_made_again(plane: Plane, sto
 async def test_a_reference_that_lies_is_refused_and_harms_nobody(plane: Plane, store: ObjectStore) -> None:
     await store.put("plans/important", _noise(MIB, seed=1).tobytes())
     forged = TensorRef(digest="0" * 64, dtype="float32", shape=(MIB // 4,), nbytes=MIB, key="plans/important")
-    with pytest.raises(ObjectCorruptError):
+    with pytest.raises(ObjectCorruptError) as caught:
         await plane.get(forged)
+    known = blake3(_noise(MIB, seed=1).tobytes()).hexdigest()
+    assert known not in str(caught.value)
+    with pytest.raises(ObjectCorruptError, match="plans/important"):
+        await plane.get(forged.model_copy(update={"digest": known}))
     assert await store.nbytes("plans/important") == MIB
     with pytest.raises(ObjectCorruptError, match="inline"):
         await plane.get(TensorRef(digest="0" * 64, dtype="int8", shape=(1,), nbytes=1, inline=b"x"))
