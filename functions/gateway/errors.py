@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,9 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from bus.errors import InvalidInputError, OmnibusError
+from bus.errors import InvalidInputError, MediaUnsupportedError, OmnibusError
 
 STATUSES: Mapping[str, int] = {
     "contract_invalid": 400,
@@ -49,6 +51,12 @@ STATUSES: Mapping[str, int] = {
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 _RETRY_AFTER_S = 1.0
+_MOST_TEXT = 2_000
+_MOST_PROBLEMS = 8
+
+_FORM_PATHS = frozenset({"/v1/audio/transcriptions"})
+_FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
+_JSON_TYPE = re.compile(r"application/([\w.-]+\+)?json")
 
 
 def status_of(error: OmnibusError) -> int:
@@ -64,7 +72,7 @@ def error_body(error: OmnibusError, request_id: str | None) -> dict[str, Any]:
     status = status_of(error)
     return {
         "error": {
-            "message": error.message,
+            "message": _shown(error.message),
             "type": _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error"),
             "param": error.details.get("param"),
             "code": error.code,
@@ -93,7 +101,7 @@ def request_id_of(request: Request) -> str:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Answer every error of a handler in one shape."""
+    """Answer every error of a handler in one shape; what none of them raises on purpose is left to the front door."""
 
     async def on_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, OmnibusError)
@@ -101,27 +109,64 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return error_response(_from_validation(error), request_id_of(request))
+        return error_response(_of_other_type(request, error) or _from_validation(error), request_id_of(request))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        body = error_body(InvalidInputError(f"{request.method} {request.url.path}: {error.detail}"), None)
+        reason = error.detail if error.__cause__ is None else f"{error.detail} ({error.__cause__})"
+        body = error_body(InvalidInputError(f"{request.method} {request.url.path}: {reason}"), None)
         body["error"] |= {"code": f"http_{error.status_code}", "request_id": request_id_of(request)}
         return Response(to_json(body), error.status_code, error.headers, media_type="application/json")
 
     app.add_exception_handler(OmnibusError, on_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(Exception, _leave_to_front)
+
+
+async def _leave_to_front(request: Request, error: Exception) -> Response:
+    return _NoResponse()
+
+
+class _NoResponse(Response):
+    """Sends nothing: the framework raises the error again after its answer, and the front door answers then."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pass
+
+
+def _of_other_type(request: Request, error: RequestValidationError) -> MediaUnsupportedError | None:
+    """The error of a body that was not even looked into, for its content type is another than the route reads."""
+    if all(problem["loc"][:1] != ("body",) for problem in error.errors()):
+        return None
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    form = request.url.path in _FORM_PATHS
+    if sent in _FORM_TYPES if form else _JSON_TYPE.fullmatch(sent):
+        return None
+    return MediaUnsupportedError(
+        f"a body of content type {sent!r} is not read here; "
+        f"send {_FORM_TYPES[0] if form else 'application/json'} and say so in the content-type header",
+        param="content-type",
+    )
 
 
 def _from_validation(error: RequestValidationError) -> InvalidInputError:
-    problems = []
-    params = []
-    for problem in error.errors():
-        if problem["type"] == "json_invalid":
-            reason = problem.get("ctx", {}).get("error", problem["msg"])
-            return InvalidInputError(f"the body is not JSON: {reason}")
-        path = ".".join(str(part) for part in problem["loc"][1:])
-        params.append(path)
-        problems.append(f"{path or 'body'}: {problem['msg']}")
-    return InvalidInputError("; ".join(problems), param=params[0] if params else None)
+    found = error.errors()
+    if found[0]["type"] == "json_invalid":
+        reason = found[0].get("ctx", {}).get("error", found[0]["msg"])
+        return InvalidInputError(f"the body is not JSON: {reason}")
+    paths = [".".join(str(part) for part in problem["loc"][1:]) for problem in found[:_MOST_PROBLEMS]]
+    problems = [f"{path or 'body'}: {problem['msg']}" for path, problem in zip(paths, found, strict=False)]
+    if len(found) > len(problems):
+        problems.append(f"and {len(found) - len(problems)} more")
+    return InvalidInputError("; ".join(problems), param=paths[0] or None)
+
+
+def _shown(message: str) -> str:
+    """The message as it can be sent and read: what a client sent may be in it, of any length and any characters."""
+    message = message.encode(errors="backslashreplace").decode()
+    if len(message) <= _MOST_TEXT:
+        return message
+    # The thing is named in front and the remedy behind; what is long in between is the value.
+    half = _MOST_TEXT // 2
+    return f"{message[:half]} … {message[-half:]}"
