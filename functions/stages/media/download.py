@@ -58,12 +58,12 @@ class Downloader:
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise MediaFetchError(
                     f"reading {host!r} failed: {type(error).__name__} {error}".strip(),
-                    retryable=True,
+                    retryable=isinstance(error, httpx.TransportError),
                     host=host,
                 ) from error
             if isinstance(found, bytes):
                 return found
-            url = urljoin(url, found.location)
+            url = _joined(url, found.location, host)
         raise MediaFetchError(f"more than {self._policy.max_redirects} redirects, the last one to {url[:80]!r}")
 
     async def _resolve(self, host: str, port: int) -> str:
@@ -124,6 +124,13 @@ async def _get(client: httpx.AsyncClient, target: _Target, max_bytes: int) -> by
             if len(data) > max_bytes:
                 raise _too_large(target.host, len(data), max_bytes)
         return bytes(data)
+
+
+def _joined(url: str, location: str, host: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise MediaFetchError(f"host {host!r} redirects to {location[:80]!r}, which is no URL", host=host) from error
 
 
 def _too_large(source: str, nbytes: int, max_bytes: int) -> MediaTooLargeError:

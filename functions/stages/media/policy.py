@@ -68,7 +68,9 @@ class FetchPolicy:
         """
         try:
             parts = urlsplit(url)
-            host, port = (parts.hostname or "").rstrip("."), parts.port
+            # Compared and contacted in the form that travels: digits in circles are digits to a resolver.
+            host = (parts.hostname or "").rstrip(".")
+            host, port = host if host.isascii() else host.encode("idna").decode(), parts.port
         except ValueError as error:
             raise MediaFetchError(f"{_shown(url)} is not a URL: {error}") from error
         if parts.scheme not in ("http", "https") or not host:

@@ -83,7 +83,14 @@ async def test_redirects_are_followed(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "http://10.0.0.1/", "data:,inside"]
+    "location",
+    [
+        "http://169.254.169.254/latest/meta-data",
+        "file:///etc/passwd",
+        "http://10.0.0.1/",
+        "data:,inside",
+        "http://[half",
+    ],
 )
 async def test_redirects_are_checked_like_the_first_address(site: Site, location: str) -> None:
     site.answers["/"] = answer(b"", status="302 Found", location=location)

@@ -24,6 +24,8 @@ from functions.stages.media.policy import FetchPolicy
         "http://example.org:22/",
         "http://example.org:notaport/",
         "http://[::1",
+        "http://\u202e/",
+        "http://" + "é" * 80 + ".example/",
     ],
 )
 def test_urls_that_are_never_read(url: str) -> None:
@@ -44,6 +46,8 @@ def test_a_refusal_never_shows_the_password() -> None:
         ("https://EXAMPLE.org./a", ("https", "example.org", 443)),
         ("https://example.org:443/?q=1", ("https", "example.org", 443)),
         ("http://[2606:4700::1111]/", ("http", "2606:4700::1111", 80)),
+        ("http://bücher.example/", ("http", "xn--bcher-kva.example", 80)),
+        ("http://①②⑦.⓪.⓪.①/", ("http", "127.0.0.1", 80)),
     ],
 )
 def test_urls_that_are_read(url: str, expected: tuple[str, str, int]) -> None:
