@@ -23,6 +23,9 @@ SAMPLE_RATE_HZ = 16_000
 
 Samples = NDArray[np.float32]
 
+_RATES_HZ = (1_000, 6_144_000)
+"""Below it nothing can be heard, and a few bytes would claim hours; above it nobody records."""
+
 _GUESSED = ("mp3", "aac", "amr", "mpegts", "mpeg")
 """Formats without a length in the header: FFmpeg guesses it from the first packets' bit rate."""
 
@@ -105,7 +108,9 @@ def decode_track(
         raise MediaUnreadableError(f"the audio could not be decoded ({error})") from error
     if not held:
         raise MediaUnreadableError("the audio holds no sound that can be decoded: it is truncated or corrupt")
-    return np.clip(np.concatenate(parts), -1.0, 1.0)
+    whole = np.concatenate(parts)
+    np.nan_to_num(whole, copy=False)  # float formats can hold what is no number
+    return np.clip(whole, -1.0, 1.0, out=whole)
 
 
 def claimed_seconds(container: InputContainer, stream: AudioStream) -> float | None:
@@ -141,11 +146,19 @@ def _resampled(container: InputContainer, stream: AudioStream, sample_rate_hz: i
         if resampler is None or found != shape:
             if resampler is not None:
                 yield from (_mono(out) for out in resampler.resample(None))
+            _check_rate(frame.sample_rate)
             shape = found
             resampler = av.AudioResampler(format="flt", layout=frame.layout, rate=sample_rate_hz)
         yield from (_mono(out) for out in resampler.resample(frame))
     if resampler is not None:
         yield from (_mono(out) for out in resampler.resample(None))
+
+
+def _check_rate(rate_hz: int) -> None:
+    if not _RATES_HZ[0] <= rate_hz <= _RATES_HZ[1]:
+        raise MediaUnsupportedError(
+            f"the sound has {rate_hz:,} samples a second; {_RATES_HZ[0]:,} to {_RATES_HZ[1]:,} are taken"
+        )
 
 
 def _frames(container: InputContainer, stream: AudioStream) -> Iterator[av.AudioFrame]:

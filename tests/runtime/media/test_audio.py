@@ -171,3 +171,19 @@ def test_a_playlist_opens_nothing() -> None:
     playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n"
     with pytest.raises(MediaUnsupportedError):
         decode(playlist, LIMITS)
+
+
+@pytest.mark.parametrize("rate", [1, 100, 900])
+def test_a_few_bytes_that_claim_to_be_an_hour_of_nothing_audible_are_refused(rate: int) -> None:
+    with pytest.raises(MediaUnsupportedError, match=f"{rate} samples a second"):
+        decode(wav(np.zeros(3000, np.float32), rate), LIMITS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_samples_that_are_no_numbers_become_sound_within_its_range(value: float) -> None:
+    sound = tone(440, 1.0, 16_000)
+    sound[1000] = value
+    samples = decode(encoded(sound, 16_000, "wav", "pcm_f32le", "mono"), LIMITS)
+    assert np.isfinite(samples).all()
+    assert np.abs(samples).max() <= 1.0
+    assert loudest_hz(samples[2000:], 16_000) == pytest.approx(440, abs=2)
