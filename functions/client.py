@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,12 +14,21 @@ from bus import subjects
 from bus.contracts import Lane, Request, Result, Span, TokenChunk
 from bus.contracts.codec import decode, encode
 from bus.contracts.event import check_request_id
-from bus.errors import DeadlineExceededError, UnknownRequestError, error_from_code
+from bus.errors import (
+    BusUnavailableError,
+    DeadlineExceededError,
+    InvalidInputError,
+    UnknownPipelineError,
+    UnknownRequestError,
+    error_from_code,
+)
 from bus.ports import Bus, Subscription
 from functions.cancel import Cancellations
 from functions.flow.catalog import Pipelines
 from functions.flow.join import Joins
 from functions.flow.router import Router
+
+log = logging.getLogger("omnibus.client")
 
 _POLL_S = 2.0
 """How long to listen before looking whether the result was missed while the connection was down."""
@@ -51,12 +61,16 @@ class Running:
 
     async def __aenter__(self) -> Self:
         """Listen first, then start, so that nothing is missed."""
-        for subject in self._subjects():
-            self._subscriptions.append(await self._client.bus.listen(subject, self._on_message))
         try:
+            for subject in self._subjects():
+                self._subscriptions.append(await self._client.bus.listen(subject, self._on_message))
             await self._start(self.request)
+        except (InvalidInputError, UnknownPipelineError):
+            await self._close()  # refused before anything was published
+            raise
         except BaseException:
-            await self._close()
+            # Some of it may be on its way, and nobody will wait for it.
+            await self.__aexit__(None, None, None)
             raise
         return self
 
@@ -66,7 +80,10 @@ class Running:
         """Stop listening; a request without a result yet is cancelled: nobody waits for it."""
         await self._close()
         if self._result is None:
-            await self._client.cancel(self.id, "the client went away")
+            try:
+                await self._client.cancel(self.id, "the client went away")
+            except BusUnavailableError as failure:
+                log.warning("request %s could not be cancelled: %s", self.id, failure)
 
     async def chunks(self) -> AsyncIterator[TokenChunk]:
         """The streamed answer as it is made, without repetitions; ends when the result is there."""

@@ -32,10 +32,12 @@ async def accept(
     job = {"pipeline": pipeline, "created_s": time.time()}
     requests = await services.bus.bucket("requests")
     # Told before it is started, so that whoever asks never hears that an accepted request is unknown.
-    with contextlib.suppress(ConflictError):  # the same idempotency key: starting it again starts nothing
+    with contextlib.suppress(ConflictError):  # the same idempotency key
         await requests.create(request_id, json.dumps(job).encode())
-    await services.client.enqueue(pipeline, inputs, request=request_id, **fields)
     body = await describe(services, request_id)
+    # The bus knows a message twice for two minutes; a request that was seen to run is not started later either.
+    if body["status"] == "queued":
+        await services.client.enqueue(pipeline, inputs, request=request_id, **fields)
     location = f"/v1/requests/{request_id}"
     headers = {"location": location, "preference-applied": "respond-async"}
     return Response(to_json(body), 202, headers, media_type="application/json")
