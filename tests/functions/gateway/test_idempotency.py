@@ -44,7 +44,7 @@ async def test_a_request_that_has_ended_is_not_run_again_for_its_key(monkeypatch
             "words.upper",
             "words.merge",
             "words.say",
-        ):  # in the order in which they would run again
+        ):
             while any(counts != (0, 0) for counts in (await bus.backlog(function)).values()):
                 await asyncio.sleep(0.001)
         await consumer.drain(5)
