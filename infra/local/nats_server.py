@@ -20,6 +20,8 @@ log = logging.getLogger("omnibus.nats")
 
 _START_S = 10.0
 _PROBE_S = 0.01
+_STABLE_S = 30.0
+_LONGEST_DELAY_S = 5.0
 
 _CONFIG = """\
 server_name: omnibus
@@ -86,6 +88,17 @@ class NatsServer:
         if self._process is not None:
             await stop(self._process, 10.0)
 
+    async def failed(self) -> None:
+        """Return never; raise when the server cannot be kept alive.
+
+        Raises:
+            WorkerStartError: It did not start again; names its log file.
+        """
+        assert self._keeper is not None
+        # Not a plain await: whoever stops waiting here must not stop the keeper.
+        await asyncio.wait([self._keeper])
+        self._keeper.result()
+
     async def _start(self, config: Path) -> None:
         command = [find_server(), "--config", str(config)]
         self._process = await spawn(command, log_path=str(self._log_path))
@@ -100,10 +113,14 @@ class NatsServer:
         raise WorkerStartError(f"nats-server did not start on port {self._port}; its log is {self._log_path}")
 
     async def _keep(self, config: Path) -> None:
+        loop, delay_s = asyncio.get_running_loop(), 0.0
         while True:
             assert self._process is not None
+            started_s = loop.time()
             status = await self._process.wait()
-            log.warning("nats-server ended with status %s; starting it again", status)
+            delay_s = 0.0 if loop.time() - started_s > _STABLE_S else min(_LONGEST_DELAY_S, 2 * delay_s + _PROBE_S)
+            log.warning("nats-server ended with status %s; starting it again in %.2f s", status, delay_s)
+            await asyncio.sleep(delay_s)
             await self._start(config)
 
 

@@ -103,12 +103,17 @@ class Stack:
             WorkerStartError: It failed again and again.
         """
         assert self._gateway is not None
-        gateway = asyncio.get_running_loop().create_task(self._gateway.wait())
-        workers = asyncio.get_running_loop().create_task(self.pool.failed())
-        await asyncio.wait([gateway, workers], return_when=asyncio.FIRST_COMPLETED)
-        if workers.done():
-            await workers
-        workers.cancel()
+        loop = asyncio.get_running_loop()
+        gateway = loop.create_task(self._gateway.wait())
+        kept = [loop.create_task(self.pool.failed()), loop.create_task(self.nats.failed())]
+        try:
+            await asyncio.wait([gateway, *kept], return_when=asyncio.FIRST_COMPLETED)
+            for part in kept:
+                if part.done():
+                    part.result()
+        finally:
+            for task in (gateway, *kept):
+                task.cancel()
         raise WorkerStartError(f"the gateway ended; its log is {self._logs / 'gateway.log'}")
 
     async def _open(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.errors import StackConfigError, UnauthorizedError
+from bus.errors import StackConfigError, UnauthorizedError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from infra.local.nats_server import NatsServer
@@ -37,6 +37,15 @@ async def test_a_server_that_was_killed_comes_back_on_its_port_with_its_data(tmp
         assert await bus.publish("result.after", b"late", message_id="b")
         assert server.pid != first
         assert await bus.history("result.before") == [("result.before", b"kept")]
+
+
+async def test_a_server_that_cannot_be_started_again_is_told_of(tmp_path: Path):
+    async with NatsServer(tmp_path, tmp_path) as server:
+        failed = asyncio.ensure_future(server.failed())
+        (tmp_path / "nats-server.conf").write_text("listen: nonsense")
+        os.kill(server.pid, signal.SIGKILL)
+        with pytest.raises(WorkerStartError, match=r"nats-server did not start .*nats-server\.log"):
+            await failed
 
 
 async def test_nothing_is_left_running(tmp_path: Path):

@@ -1,0 +1,44 @@
+"""A lease says how a worker is, for as long as it lives."""
+
+from __future__ import annotations
+
+import os
+
+from bus.contracts import WorkerState
+from bus.memory import MemoryBus
+from warmpool.lease import LeaseKeeper, read_leases, unique_memory_nbytes
+
+
+async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None:
+    bucket = await MemoryBus().bucket("workers")
+    keeper = LeaseKeeper(bucket, "media-1", "media", lambda: (16, 3, 250))
+    await keeper.open()
+    (lease,) = await read_leases(bucket)
+    assert (lease.worker, lease.group, lease.pid, lease.state) == (
+        "media-1",
+        "media",
+        os.getpid(),
+        WorkerState.STARTING,
+    )
+    await keeper.tell(WorkerState.READY, functions=("media.fetch",))
+    (lease,) = await read_leases(bucket)
+    assert (lease.state, lease.functions) == (WorkerState.READY, ("media.fetch",))
+    assert (lease.slots, lease.busy, lease.served) == (16, 3, 250)
+    assert lease.started_s <= lease.renewed_s
+    await keeper.close()
+    assert await read_leases(bucket) == []
+
+
+async def test_leases_are_listed_by_group_and_worker() -> None:
+    bucket = await MemoryBus().bucket("workers")
+    keepers = [LeaseKeeper(bucket, worker, worker[0], lambda: (0, 0, 0)) for worker in ("b-2", "a-9", "b-1")]
+    for keeper in keepers:
+        await keeper.open()
+    assert [lease.worker for lease in await read_leases(bucket)] == ["a-9", "b-1", "b-2"]
+    for keeper in keepers:
+        await keeper.close()
+
+
+def test_the_memory_of_this_process_is_some_megabytes() -> None:
+    nbytes = unique_memory_nbytes()
+    assert nbytes is None or 1_000_000 < nbytes < 100_000_000_000

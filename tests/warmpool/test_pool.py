@@ -1,0 +1,66 @@
+"""Workers are kept alive, and told of when they cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bus.errors import WorkerStartError
+from warmpool.pool import Pool, PoolConfig
+
+_IDLE = "import sys, time; print(sys.argv[1:], flush=True); time.sleep(600)"
+_BROKEN = "import sys; print('no model here'); sys.exit(1)"
+
+
+def config(folder: Path, code: str, **workers: int) -> PoolConfig:
+    command = [sys.executable, "-c", code]
+    return PoolConfig(workers=workers, command=command, environment=dict(os.environ), logs=folder, grace_s=5)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def lines(folder: Path, slot: str) -> list[str]:
+    path = folder / f"{slot}.log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def test_a_worker_that_dies_is_started_again_and_all_are_stopped_at_the_end(tmp_path: Path) -> None:
+    async with Pool(config(tmp_path, _IDLE, media=1, speech=2)) as pool:
+        await until(lambda: len(pool.pids) == 3)
+        assert sorted(pool.pids) == ["media-0", "speech-0", "speech-1"]
+        await until(lambda: lines(tmp_path, "media-0") == ["['--group', 'media']"])
+        first = pool.pids["media-0"]
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: pool.pids.get("media-0", first) != first)
+        await until(lambda: len(lines(tmp_path, "media-0")) == 2)
+        pids = list(pool.pids.values())
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_worker_that_never_starts_fails_the_pool_with_the_end_of_its_log(tmp_path: Path) -> None:
+    async with Pool(config(tmp_path, _BROKEN, generate=1)) as pool:
+        with pytest.raises(WorkerStartError, match=r"(?s)generate-0 failed 3 times in a row.*no model here"):
+            await pool.failed()
+
+
+async def test_a_worker_that_is_killed_again_and_again_is_still_started_again(tmp_path: Path) -> None:
+    async with Pool(config(tmp_path, _IDLE, media=1)) as pool:
+        failed = asyncio.ensure_future(pool.failed())
+        for number in range(4):
+            await until(lambda number=number: len(lines(tmp_path, "media-0")) == number + 1)  # type: ignore[misc]
+            os.kill(pool.pids["media-0"], signal.SIGKILL)
+        await until(lambda: len(lines(tmp_path, "media-0")) == 5)
+        assert not failed.done()
+        failed.cancel()
