@@ -69,6 +69,11 @@ def test_every_secret_must_be_set(compose: dict[str, Any]):
             interpolated(COMPOSE.read_text(), variables)
 
 
+def test_no_secret_is_on_a_command_line(compose: dict[str, Any]):
+    commands = str([service.get("command") for service in compose["services"].values()])
+    assert [name for name, secret in example().items() if secret in commands] == []
+
+
 def test_images_are_pinned_and_can_be_replaced(compose: dict[str, Any]):
     for name, service in compose["services"].items():
         assert re.search(r":[\w.-]+$", service["image"]), f"{name} has no tag"
@@ -93,6 +98,7 @@ class Deployment:
 
     def __init__(self, compose: dict[str, Any], folder: Path, s3: str, stack: ExitStack) -> None:
         self._services = compose["services"]
+        self._configs = compose["configs"]
         self._folder = folder
         self._stack = stack
         self.ports = {"nats": free_port(), "gateway": free_port()}
@@ -103,13 +109,18 @@ class Deployment:
         }
 
     def start_nats(self) -> None:
-        arguments = [str(part) for part in self._services["nats"]["command"]]
-        arguments[arguments.index("/data")] = str(self._folder / "nats")
-        arguments[arguments.index("8222")] = str(free_port())
+        service = self._services["nats"]
+        (mounted,) = service["configs"]
+        text = self._configs[mounted["source"]]["content"]
+        here = {"/data": str(self._folder / "nats"), "0.0.0.0:4222": f"127.0.0.1:{self.ports['nats']}"}
+        for there, instead in {**here, ":8222": f":{free_port()}"}.items():
+            assert there in text
+            text = text.replace(there, instead)
+        config = self._folder / "nats.conf"
+        config.write_text(text)
+        arguments = [str(config) if part == mounted["target"] else part for part in service["command"]]
         server = Path(sysconfig.get_path("scripts")) / "nats-server"
-        process = subprocess.Popen(
-            [server, "--addr", "127.0.0.1", "--port", str(self.ports["nats"]), *arguments], stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([server, *arguments], stderr=subprocess.DEVNULL)
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
 
