@@ -46,8 +46,8 @@ def dead(function: str) -> str:
 
 
 def function_stream(function: str) -> str:
-    """Name of the stream that keeps a function's work."""
-    return "FN_" + function.replace(".", "_")
+    """Name of the stream that keeps a function's work; `a.b_c` and `a_b.c` have two."""
+    return "FN_" + function.replace("_", "__").replace(".", "_")
 
 
 def matches(pattern: str, subject: str) -> bool:

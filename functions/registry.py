@@ -24,8 +24,11 @@ class Registry:
             ContractError: The name is taken by another handler.
         """
         known = self._specs.get(spec.name)
-        if known is not None and known.handler.__qualname__ != spec.handler.__qualname__:
-            raise ContractError(f"function {spec.name!r} is declared twice: {known.handler} and {spec.handler}")
+        if known is not None and _place(known) != _place(spec):
+            raise ContractError(
+                f"function {spec.name!r} is declared twice: in {known.handler.__module__} and in "
+                f"{spec.handler.__module__}; give one of them another name"
+            )
         self._specs[spec.name] = spec
 
     def get(self, name: str) -> FunctionSpec:
@@ -48,6 +51,11 @@ class Registry:
         module = importlib.import_module(package)
         for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
             importlib.import_module(found.name)
+
+
+def _place(spec: FunctionSpec) -> tuple[str, str]:
+    # By name, so that a module that is loaded again, or a handler that is wrapped, is still the same.
+    return spec.handler.__module__, spec.handler.__qualname__
 
 
 registry = Registry()
