@@ -22,7 +22,7 @@ from openai import AsyncOpenAI, NotFoundError
 from runtime.repository import Repository
 from tests.delivery.stack import Stack, running
 
-pytestmark = [pytest.mark.models, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.models, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 WORDS = "the quick brown fox jumps over the lazy dog"

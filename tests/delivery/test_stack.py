@@ -23,7 +23,7 @@ from tests.delivery.stack import Stack, running
 from tests.made.films import film
 from tests.made.sounds import tone
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 
 STAGES = (
     *("fetch", "pixels", "look", "waves", "listen", "frames", "watch", "overhear"),

@@ -171,6 +171,7 @@ async def _wait_until_ready(client: httpx.AsyncClient, deployment: Deployment) -
 
 
 @pytest.mark.models
+@pytest.mark.timeout(300)
 async def test_the_services_answer_a_chat_with_a_spoken_answer_through_nats_and_s3(gateway: httpx.AsyncClient):
     refused = await gateway.get("/v1/models", headers={"authorization": "Bearer wrong"})
     assert refused.status_code == 401
