@@ -166,7 +166,10 @@ def _usage(answer: Answer) -> dict[str, Any]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {f"{modality}_tokens": count for modality, count in usage.by_modality.items()},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            **{f"{modality}_tokens": count for modality, count in usage.by_modality.items()},
+        },
     }
 
 

@@ -94,8 +94,13 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         is_cancelled=lambda: context.cancelled,
     )
     text, produced, reason = await _stream(context, generation)
-    context.note(prompt_tokens=generation.prompt_tokens, completion_tokens=produced, finish_reason=reason)
-    usage = Usage(prompt_tokens=generation.prompt_tokens, completion_tokens=produced, by_modality=inputs.prompt.counts)
+    usage = Usage(
+        prompt_tokens=generation.prompt_tokens,
+        completion_tokens=produced,
+        cached_tokens=generation.cached_tokens,
+        by_modality=inputs.prompt.counts,
+    )
+    context.note(**usage.model_dump(exclude={"by_modality"}), finish_reason=reason)
     return GenerateOutputs(text=text, finish_reason=reason, usage=usage)
 
 
@@ -122,7 +127,7 @@ async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTok
     embeddings = np.zeros((0, context.model.hidden), np.float32)
     if prompt.embeddings is not None:
         embeddings = await context.tensors.get(prompt.embeddings)
-    return PromptTokens(await context.tensors.get(prompt.ids), embeddings)
+    return PromptTokens(await context.tensors.get(prompt.ids), embeddings, context.event.tenant)
 
 
 def _sampling(context: Context[Generator], options: SamplingOptions) -> SamplingConfig:

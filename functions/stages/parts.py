@@ -127,6 +127,7 @@ class Usage(Contract):
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = Field(default=0, description="Prompt tokens that an earlier prompt had computed already.")
     by_modality: dict[str, int] = Field(default_factory=dict, description="Prompt tokens by modality.")
 
 

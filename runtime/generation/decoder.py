@@ -14,11 +14,9 @@ from bus.errors import ModelCorruptError
 from runtime.engines.onnx import Binding, OnnxSession
 from runtime.generation.kv import KvPool
 from runtime.generation.limits import context_tokens
+from runtime.generation.request import MEDIA_TOKEN
 
 Floats = NDArray[np.float32]
-
-MEDIA_TOKEN = -1
-"""Stands in a prompt where an embedding takes the place of a token."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from bus.errors import (
     OmnibusError,
 )
 from runtime.generation.decoder import Floats, LlamaDecoder
+from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
 from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
 from runtime.generation.sampling import SamplingConfig
 from runtime.generation.scheduler import Scheduler, Sequence, step_inputs
@@ -35,10 +36,12 @@ class EngineConfig:
     Attributes:
         max_waiting: Requests that may wait for a slot before others are refused.
         prefill_chunk: Prompt tokens in one step, so that a long prompt does not hold up running answers.
+        prefix_cache_nbytes: Memory for keys and values of earlier prompts and answers; 0: none is kept.
     """
 
     max_waiting: int = 64
     prefill_chunk: int = 512
+    prefix_cache_nbytes: int = 128 * 2**20
 
 
 class TextEngine:
@@ -57,6 +60,7 @@ class TextEngine:
         self._token_bytes = token_bytes
         self._config = config or EngineConfig()
         self._scheduler = Scheduler(decoder.pool, self._config.max_waiting)
+        self._prefixes = PrefixCache(decoder.pool, self._config.prefix_cache_nbytes)
         self._work = threading.Condition()
         self._closed = False
         # A daemon: a process that ends must not wait for an answer that nobody will read.
@@ -151,17 +155,27 @@ class TextEngine:
                     self._end(sequence, ours)
 
     def _prefill(self, sequence: Sequence, row: int) -> None:
-        if sequence.embeddings is None:
-            sequence.embeddings = self._decoder.embed(sequence.prompt.ids, sequence.prompt.embeddings)
+        embeddings = self._begin(sequence, row) if sequence.embeddings is None else sequence.embeddings
         start = sequence.length
-        chunk = sequence.embeddings[start : start + self._config.prefill_chunk]
+        chunk = embeddings[start : start + self._config.prefill_chunk]
         logits = self._decoder.prefill(row, chunk, start)
         sequence.length += len(chunk)
         if sequence.length == len(sequence.prompt.ids):
             sequence.embeddings = None
+            self._prefixes.store(sequence.keys, row)
             with self._work:
                 self._scheduler.prefilled()
             self._take(sequence, logits)
+
+    def _begin(self, sequence: Sequence, row: int) -> Floats:
+        """Embed the prompt, and take from the cache what is known of it."""
+        embeddings = sequence.embeddings = self._decoder.embed(sequence.prompt.ids, sequence.prompt.embeddings)
+        sequence.keys = block_keys(sequence.prompt)
+        # The last token is always computed: its logits choose the first token of the answer.
+        usable = (len(sequence.prompt.ids) - 1) // BLOCK_TOKENS
+        sequence.length = self._prefixes.restore(sequence.keys[:usable], row)
+        sequence.generation.cached_tokens = sequence.length
+        return embeddings
 
     def _decode(self) -> None:
         running = list(self._scheduler.decoding)
@@ -177,20 +191,27 @@ class TextEngine:
         token = sequence.sampler.choose(logits)
         ended = token in self._decoder.end_tokens
         sequence.last = token
-        sequence.produced += 1
+        sequence.produced.append(token)
         text = "" if ended else sequence.stop.push(sequence.detokenizer.push(self._token_bytes(token)))
         reason = self._finish_reason(sequence, ended)
         if reason is not None and not sequence.stop.stopped:
             text += sequence.stop.push(sequence.detokenizer.finish()) + sequence.stop.finish()
         sequence.generation.deliver(TextDelta(text, (token,), reason))
         if reason is not None:
+            self._remember(sequence)
             with self._work:
                 self._scheduler.remove(sequence)
+
+    def _remember(self, sequence: Sequence) -> None:
+        """Keep an answer with its prompt: the next turn of the chat begins with both."""
+        keys = block_keys(sequence.prompt, sequence.produced)
+        whole = sequence.length // BLOCK_TOKENS  # the last token was never fed back
+        self._prefixes.store(keys[:whole], self._scheduler.row_of(sequence))
 
     def _finish_reason(self, sequence: Sequence, ended: bool) -> str | None:
         if ended or sequence.stop.stopped:
             return "stop"
-        full = sequence.length >= self.context or sequence.produced >= sequence.sampling.max_tokens
+        full = sequence.length >= self.context or len(sequence.produced) >= sequence.sampling.max_tokens
         return "length" if full else None
 
     def _drop_unwanted(self) -> None:

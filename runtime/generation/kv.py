@@ -41,6 +41,15 @@ class KvPool:
         for part in self._parts:
             part[target, :, :length] = part[source, :, :length]
 
+    def read(self, row: int, start: int, stop: int) -> NDArray[np.float32]:
+        """A copy of some tokens of a row, float32 `(2 * layer, kv_head, token, head_dim)`."""
+        return np.stack([part[row, :, start:stop] for part in self._parts])
+
+    def write(self, row: int, tokens: NDArray[np.float32]) -> None:
+        """Put tokens at the beginning of a row, float32 `(2 * layer, kv_head, token, head_dim)`."""
+        for part, values in zip(self._parts, tokens, strict=True):
+            part[row, :, : values.shape[1]] = values
+
 
 def _untouched(shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Zeros that take memory page by page as they are written.

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.errors import InvalidInputError
-from runtime.generation.decoder import MEDIA_TOKEN
+
+MEDIA_TOKEN = -1
+"""Stands in a prompt where an embedding takes the place of a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,8 @@ class PromptTokens:
     Attributes:
         ids: int32 `(token,)`; `MEDIA_TOKEN` where an embedding stands.
         embeddings: float32 `(slot, dim)`, one row for each `MEDIA_TOKEN`, in their order.
+        scope: Only prompts of one scope share a prefix; otherwise the time to the first token would tell one tenant
+            what another has asked.
 
     Raises:
         InvalidInputError: Other dtypes or shapes, no tokens, or another number of embeddings than of slots.
@@ -27,6 +31,7 @@ class PromptTokens:
 
     ids: NDArray[np.int32]
     embeddings: NDArray[np.float32]
+    scope: str = ""
 
     def __post_init__(self) -> None:
         slots = int((self.ids == MEDIA_TOKEN).sum())
@@ -59,10 +64,12 @@ class Generation:
 
     Attributes:
         prompt_tokens: Tokens of the prompt.
+        cached_tokens: How many of them did not have to be computed; known from the first piece on.
     """
 
     def __init__(self, prompt_tokens: int) -> None:
         self.prompt_tokens = prompt_tokens
+        self.cached_tokens = 0
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[TextDelta | Exception] = asyncio.Queue()
         self._abandoned = False

@@ -29,6 +29,7 @@ class Sequence:
         length: Tokens that its row of the cache has.
         last: The token that the next step appends.
         produced: Tokens chosen so far.
+        keys: Of the prompt's blocks in the prefix cache.
     """
 
     prompt: PromptTokens
@@ -38,7 +39,8 @@ class Sequence:
     deadline_s: float | None
     length: int = 0
     last: int = 0
-    produced: int = 0
+    produced: list[int] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
     embeddings: NDArray[Any] | None = None
     sampler: Sampler = field(init=False)
     detokenizer: Detokenizer = field(default_factory=Detokenizer)
@@ -112,6 +114,10 @@ class Scheduler:
             self._waiting.remove(sequence)
         elif sequence in self.decoding:
             self._pack(self.decoding.index(sequence))
+
+    def row_of(self, sequence: Sequence) -> int:
+        """The row of one that decodes."""
+        return self.decoding.index(sequence)
 
     def everyone(self) -> list[Sequence]:
         """Every sequence that has not ended."""

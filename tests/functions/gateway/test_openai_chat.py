@@ -31,6 +31,8 @@ def test_a_text_is_answered_with_usage(openai: OpenAI) -> None:
     assert completion.usage is not None
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (4, 2)
     assert completion.usage.total_tokens == 6
+    assert completion.usage.prompt_tokens_details is not None
+    assert completion.usage.prompt_tokens_details.cached_tokens == 1
 
 
 def test_a_streamed_answer_comes_word_by_word(openai: OpenAI) -> None:

@@ -183,6 +183,17 @@ async def test_the_answer_is_the_references_and_streams_while_it_is_made(environ
     ]
 
 
+async def test_what_an_earlier_prompt_shares_is_not_computed_again(environment: FunctionEnvironment) -> None:
+    question = user({"text": "Name the largest ocean on Earth in one word."})
+    first, again = [await answer(environment, question, sampling={"max_tokens": 8}) for _ in range(2)]
+    assert again["text"] == first["text"]
+    usage = again["usage"]
+    assert usage["cached_tokens"] == (usage["prompt_tokens"] - 1) // 16 * 16
+    turns = [*question, {"role": "assistant", "content": [{"text": first["text"]}]}, *user({"text": "And on Mars?"})]
+    following = await answer(environment, turns, sampling={"max_tokens": 8})
+    assert following["usage"]["cached_tokens"] >= usage["cached_tokens"]
+
+
 async def test_limits_and_stop_strings_end_the_answer(environment: FunctionEnvironment) -> None:
     short = await answer(environment, user({"text": FRANCE}), sampling={"max_tokens": 3})
     assert (short["text"], short["finish_reason"]) == ("The capital of", "length")

@@ -119,7 +119,12 @@ async def answer(context: Context[Any], inputs: Told) -> Said:
     return Said(
         text=" ".join(spoken),
         finish_reason="stop" if len(spoken) == len(words) else "length",
-        usage=Usage(prompt_tokens=asked, completion_tokens=len(spoken), by_modality={"image": len(inputs.images)}),
+        usage=Usage(
+            prompt_tokens=asked,
+            completion_tokens=len(spoken),
+            cached_tokens=len(inputs.messages) - 1,
+            by_modality={"image": len(inputs.images)},
+        ),
     )
 
 
