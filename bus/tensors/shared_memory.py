@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -56,14 +57,16 @@ class SharedMemory:
         """
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            owner = self.directory.stat().st_uid
+            # Not what a link points to: anybody may make one in a shared folder, to a folder of ours.
+            found = self.directory.lstat()
         except OSError as error:
             raise StackConfigError(
                 f"cannot make {self.directory} for tensors: {error.strerror or error}; choose another folder"
             ) from error
-        if owner != os.geteuid():
+        if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
             raise StackConfigError(
-                f"{self.directory} belongs to user {owner}, who could change tensors; choose another folder"
+                f"{self.directory} is a link or belongs to user {found.st_uid}, who could change tensors; "
+                "choose another folder"
             )
 
     def write(self, digest: str, data: memoryview) -> bool:
@@ -128,8 +131,7 @@ class SharedMemory:
     def sweep(self) -> None:
         """Remove every entry, and the folder when nothing else is in it; for a stack that has stopped."""
         for _, _, path in self._files():
-            if path.name.startswith(_PENDING) or _DIGEST.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.directory.rmdir()
 
@@ -172,10 +174,12 @@ class SharedMemory:
                 used -= size
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        """Last use, size and path of every file."""
+        """Last use, size and path of every entry; whatever else lies in the folder is not ours."""
         found = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self.directory) as entries:
             for entry in entries:
+                if not (entry.name.startswith(_PENDING) or _DIGEST.fullmatch(entry.name)):
+                    continue
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
                     found.append((status.st_mtime, status.st_size, Path(entry.path)))

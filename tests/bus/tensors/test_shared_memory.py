@@ -201,6 +201,27 @@ def test_a_sweep_leaves_what_is_not_ours(folder: Path) -> None:
     assert not folder.exists()
 
 
+def test_making_room_leaves_what_is_not_ours(folder: Path) -> None:
+    memory = SharedMemory(folder, 4 * KIB)
+    memory.open()
+    foreign = folder / "holiday.jpg"
+    foreign.write_bytes(b"x" * 100 * KIB)
+    os.utime(foreign, (1, 1))
+    for number in range(5):
+        data = bytes([number]) * 2 * KIB
+        assert memory.write(blake3(data).hexdigest(), memoryview(data))
+    assert foreign.exists()
+    assert memory.used_nbytes() == 4 * KIB
+    foreign.unlink()
+
+
+def test_a_link_to_a_folder_of_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    with pytest.raises(StackConfigError, match="is a link or belongs to user"):
+        SharedMemory(tmp_path / "link", KIB).open()
+
+
 def test_only_this_user_reads_the_entries(folder: Path) -> None:
     memory = SharedMemory(folder, 1 << 30)
     memory.open()
