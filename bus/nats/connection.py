@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class NatsConfig:
     """Where the bus is and how patient to be with it.
 
     Attributes:
-        url: Of the server, or several, separated by commas.
+        url: Of the server, or several, separated by commas; with a user and password, if the server asks for them.
         token: Secret of the server, if it asks for one.
         credentials: Path of a `.creds` file (NATS 2.0 JWT), if the server asks for one.
         name: How this client calls itself in the server's connection list.
@@ -64,7 +65,7 @@ class NatsConfig:
         replicas: Copies of every stream and bucket in the cluster.
     """
 
-    url: str = "nats://127.0.0.1:4222"
+    url: str = field(default="nats://127.0.0.1:4222", repr=False)
     token: str | None = field(default=None, repr=False)
     credentials: str | None = None
     name: str = "omnibus"
@@ -73,6 +74,11 @@ class NatsConfig:
     reconnect_wait_s: float = 0.1
     ack_wait_s: float = 5.0
     replicas: int = 1
+
+    @property
+    def servers(self) -> str:
+        """Where the bus is, for people: without the user and password that a URL may have."""
+        return ",".join(re.sub(r"//[^/]*@", "//", url.strip()) for url in self.url.split(","))
 
 
 @contextmanager
@@ -132,7 +138,7 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
         last_told = text
 
     async def on_disconnect() -> None:
-        log.info("nats: disconnected from %s", config.url)
+        log.info("nats: disconnected from %s", config.servers)
 
     client = Client()
     opening = asyncio.get_running_loop().create_task(
@@ -160,14 +166,14 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
     opening.cancel()
     await asyncio.wait([opening])
     if failed:  # before it tried any server; a client that never tried cannot be closed
-        with translated(f"connecting to {config.url}"):
+        with translated(f"connecting to {config.servers}"):
             opening.result()
     await client.close()
     if refusal.done():
-        raise UnauthorizedError(f"{config.url} refused our credentials; check the token", url=config.url)
+        raise UnauthorizedError(f"{config.servers} refused our credentials; check the token", url=config.servers)
     raise BusUnavailableError(
-        f"no NATS server answered at {config.url} within {config.connect_timeout_s:g} s; is it running there?",
-        url=config.url,
+        f"no NATS server answered at {config.servers} within {config.connect_timeout_s:g} s; is it running there?",
+        url=config.servers,
     )
 
 

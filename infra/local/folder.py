@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,7 +29,7 @@ class StackInfo:
     pid: int
     gateway_url: str
     nats_url: str
-    nats_token: str
+    nats_token: str = field(repr=False)
     store_url: str
     tensors: str
 

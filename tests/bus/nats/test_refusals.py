@@ -46,3 +46,11 @@ async def test_a_connection_that_cannot_be_made_says_what_is_wrong(
     with pytest.raises(kind, match=words):
         async with NatsBus(config):
             pass
+
+
+async def test_a_password_in_the_url_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+    config = NatsConfig(url="nats://me:hunter2@127.0.0.1:1,nats://me:hunter2@127.0.0.1:2", connect_timeout_s=0.2)
+    with pytest.raises(BusUnavailableError, match=r"nats://127\.0\.0\.1:1,nats://127\.0\.0\.1:2") as caught:
+        async with NatsBus(config):
+            pass
+    assert "hunter2" not in f"{config} {caught.value} {caught.value.details} {caplog.text}"
