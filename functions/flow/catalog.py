@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from bus.contracts.codec import decode, encode
-from bus.errors import UnknownPipelineError
+from bus.errors import PipelineInvalidError, UnknownPipelineError
 from bus.ports import KeyValue
 from functions.flow.parse import parse_file
 from functions.flow.plan import Plan
@@ -29,9 +29,13 @@ class Pipelines:
         """Every `*.yaml` of the folders; a later folder replaces pipelines of an earlier one.
 
         Raises:
-            PipelineInvalidError: A file that does not compile.
+            PipelineInvalidError: A file that does not compile, or a folder that is not there.
         """
-        paths = [path for folder in folders for path in sorted(Path(os.fspath(folder)).glob("*.yaml"))]
+        searched = [Path(os.fspath(folder)) for folder in folders]
+        for folder in searched:
+            if not folder.is_dir():
+                raise PipelineInvalidError(f"no folder {folder} of pipelines; name one that is there", path=str(folder))
+        paths = [path for folder in searched for path in sorted(folder.glob("*.yaml"))]
         return cls(parse_file(path, registry) for path in paths)
 
     def get(self, name: str) -> Plan:

@@ -20,7 +20,7 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.tensors.shared_memory import SharedMemory
 from infra.local.folder import DataFolder, StackInfo
-from infra.local.nats_server import NatsServer
+from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
 from warmpool.lease import read_leases
 from warmpool.pool import Pool, PoolConfig, log_tail
@@ -120,6 +120,8 @@ class Stack:
         settings = self._settings
         folder = self._stack.enter_context(DataFolder(settings.data))
         self._logs = folder.logs
+        if settings.port == 0:  # any that is free
+            self._settings = settings = settings.model_copy(update={"port": free_port()})
         check_port(settings.host, settings.port)
         self.nats = await self._stack.enter_async_context(NatsServer(folder.jetstream, folder.logs))
         self.info = StackInfo(

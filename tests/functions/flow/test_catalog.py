@@ -1,0 +1,25 @@
+"""The pipelines of a deployment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bus.errors import PipelineInvalidError
+from functions.flow.catalog import Pipelines
+from tests.functions.words import DIAMOND, Log, word_functions
+
+
+def test_a_later_folder_replaces_pipelines_of_an_earlier_one(tmp_path: Path) -> None:
+    for name, description in (("first", "old"), ("second", "new")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "diamond.yaml").write_text(yaml.safe_dump({**DIAMOND, "description": description}))
+    loaded = Pipelines.load(word_functions(Log()), [tmp_path / "first", tmp_path / "second"])
+    assert [(plan.pipeline, plan.description) for plan in loaded] == [("diamond", "new")]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PipelineInvalidError, match="nowhere of pipelines"):
+        Pipelines.load(word_functions(Log()), [tmp_path / "nowhere"])
