@@ -63,6 +63,8 @@ class OnnxSession:
         device: See `providers.choose`.
         threads: Threads of one run on the CPU; 0: the cores that this process was given.
         spin: Whether idle threads spin between operators: faster alone, wasteful beside other work.
+        shrink: Whether memory is given back after each run; for inputs of very different sizes, where one large one
+            would otherwise hold its memory for good.
 
     Raises:
         ProviderMissingError: The device is not installed.
@@ -76,8 +78,10 @@ class OnnxSession:
         device: str = "auto",
         threads: int = 0,
         spin: bool = True,
+        shrink: bool = False,
     ) -> None:
         self._path = path
+        self._run_options = onnxruntime.RunOptions()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads_for(threads)
         options.log_severity_level = 3
@@ -88,6 +92,9 @@ class OnnxSession:
             if type(error).__module__.startswith("onnxruntime") or isinstance(error, OSError):
                 raise ModelCorruptError(f"model {path} cannot be opened: {error}", file=str(path)) from error
             raise
+        if shrink:
+            arenas = "cpu:0" if self.providers == ("CPUExecutionProvider",) else "cpu:0;gpu:0"
+            self._run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", arenas)
         self.inputs = {port.name: port for port in map(_port, self._session.get_inputs())}
         self.outputs = {port.name: port for port in map(_port, self._session.get_outputs())}
 
@@ -113,7 +120,7 @@ class OnnxSession:
         for name, array in inputs.items():
             self.inputs[name].check(array)
         try:
-            return list(self._session.run(None if outputs is None else list(outputs), dict(inputs)))
+            return list(self._session.run(None if outputs is None else list(outputs), dict(inputs), self._run_options))
         except Exception as error:
             raise self._failed(error) from error
 

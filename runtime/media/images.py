@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -14,6 +15,8 @@ from bus.errors import MediaError, MediaTooLargeError, MediaUnreadableError, Med
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF")
 """What is decoded. Pillow knows more, among them formats that start other programs (EPS)."""
+
+_BAND_PIXELS = 1 << 20
 
 # Pillow's own check warns or raises at one size for the whole process; ours is exact and per request.
 Image.MAX_IMAGE_PIXELS = None
@@ -124,17 +127,29 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         # What lies below transparent pixels is arbitrary; a viewer shows the page behind them.
         layer = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+        page = Image.new("RGB", layer.size, "white")
+        page.paste(layer, mask=layer)
+        return page
     return image.convert("RGB")
 
 
 def _deep_to_rgb(image: Image.Image) -> Image.Image:
     """Grey of more than 8 bits: Pillow's own conversion clips it instead of scaling it."""
-    values = np.asarray(image, dtype=np.float64)
-    if image.mode == "F":
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
-        scaled = (np.nan_to_num(values, nan=low) - low) * (255.0 / ((high - low) or 1.0))
-    else:
-        scaled = values * (255.0 / (65535.0 if values.max(initial=0) > 255 or "16" in image.mode else 255.0))
-    return Image.fromarray(scaled.round().clip(0, 255).astype(np.uint8)).convert("RGB")
+    values = np.asarray(image)
+    low, high = _range(image.mode, values)
+    grey = np.empty(values.shape, np.uint8)
+    rows = max(1, _BAND_PIXELS // image.width)
+    for start in range(0, len(values), rows):  # in bands: floats of all pixels at once are eight times the picture
+        band = np.nan_to_num(values[start : start + rows].astype(np.float64), nan=low, posinf=high, neginf=low)
+        grey[start : start + rows] = ((band - low) * (255.0 / ((high - low) or 1.0))).round().clip(0, 255)
+    return Image.fromarray(grey).convert("RGB")
+
+
+def _range(mode: str, values: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """What black and white are."""
+    if mode != "F":
+        return 0.0, 65535.0 if "16" in mode or values.max(initial=0) > 255 else 255.0
+    finite = np.isfinite(values)
+    low = float(values.min(initial=np.inf, where=finite))
+    high = float(values.max(initial=-np.inf, where=finite))
+    return (low, high) if finite.any() and (low < 0.0 or high > 1.0) else (0.0, 1.0)

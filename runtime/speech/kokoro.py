@@ -51,7 +51,7 @@ class Kokoro:
         manifest = repository.resolve(name)
         symbols = json.loads(repository.file(manifest, "vocab.json").read_text(encoding="utf-8"))["vocab"]
         # No spinning: the speech worker shares its cores with workers that have work while it waits.
-        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False)
+        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False, shrink=True)
         return cls(session, symbols, repository.folder(manifest) / "voices")
 
     def plan(self, text: str, voice: str) -> list[str]:

@@ -58,7 +58,7 @@ class TextReader:
         """
         manifest = repository.resolve(name)
         detection, angle, recognition = (
-            OnnxSession(repository.file(manifest, f"{part}.onnx"), threads=threads, spin=False)
+            OnnxSession(repository.file(manifest, f"{part}.onnx"), threads=threads, spin=False, shrink=True)
             for part in ("detection", "angle", "recognition")
         )
         characters = json.loads(repository.file(manifest, "characters.json").read_text(encoding="utf-8"))

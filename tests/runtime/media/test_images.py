@@ -185,3 +185,21 @@ def test_pillow_reads_what_the_huge_png_says_it_is() -> None:
     with Image.open(io.BytesIO(huge_png(64, 64))) as image:
         image.load()
         assert image.size == (64, 64)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_pixels_that_are_no_numbers_are_black_or_white(value: float) -> None:
+    values = np.linspace(-2.0, 6.0, 64 * 64, dtype=np.float32).reshape(64, 64)
+    values[0, 0] = value
+    (picture,) = decode(saved(Image.fromarray(values), "TIFF"), LIMITS)
+    assert picture.image.getpixel((0, 0)) == ((255,) * 3 if value == np.inf else (0,) * 3)
+    assert picture.image.getpixel((63, 63)) == (255,) * 3
+    (picture,) = decode(saved(Image.fromarray(np.full((8, 8), value, np.float32)), "TIFF"), LIMITS)
+    assert picture.image.size == (8, 8)
+
+
+def test_deep_grey_larger_than_a_band_is_scaled_in_every_row() -> None:
+    values = np.broadcast_to(np.arange(0, 65_536, 32, dtype=np.uint16), (1500, 2048))
+    (picture,) = decode(saved(Image.fromarray(np.ascontiguousarray(values)), "PNG"), LIMITS)
+    expected = (values / 257.0).round().astype(np.uint8)  # 65,535 is 255
+    assert (np.asarray(picture.image)[..., 0] == expected).all()
