@@ -9,38 +9,43 @@ import click
 
 from bus.errors import OmnibusError
 
-_COMMANDS = {
-    "ask": "infra.cli.ask:ask",
-    "demo": "infra.cli.demo:demo",
-    "dlq": "infra.cli.dlq:dlq",
-    "doctor": "infra.cli.doctor:doctor",
-    "embed": "infra.cli.single:embed",
-    "functions": "infra.cli.invoke:functions",
-    "gateway": "infra.cli.serve:gateway",
-    "invoke": "infra.cli.invoke:invoke",
-    "models": "infra.cli.models:models",
-    "ocr": "infra.cli.single:ocr",
-    "pipelines": "infra.cli.pipelines:pipelines",
-    "publish": "infra.cli.publish:publish",
-    "speak": "infra.cli.single:speak",
-    "trace": "infra.cli.trace:trace",
-    "transcribe": "infra.cli.single:transcribe",
-    "up": "infra.cli.serve:up",
-    "worker": "infra.cli.serve:worker",
-    "workers": "infra.cli.workers:workers",
+COMMANDS = {
+    "ask": ("infra.cli.ask:ask", "Ask about text, pictures, recordings and films"),
+    "demo": ("infra.cli.demo:demo", "Ask a spoken question about a photo and get a streamed and a spoken answer"),
+    "dlq": ("infra.cli.dlq:dlq", "List, show and replay dead letters"),
+    "doctor": ("infra.cli.doctor:doctor", "Check this installation"),
+    "embed": ("infra.cli.single:embed", "Print one vector for each of TEXTS"),
+    "functions": ("infra.cli.invoke:functions", "List the functions"),
+    "gateway": ("infra.cli.serve:gateway", "Serve HTTP from the bus of the settings"),
+    "invoke": ("infra.cli.invoke:invoke", "Run FUNCTION once, without a bus"),
+    "models": ("infra.cli.models:models", "Pull, list, check and remove models"),
+    "ocr": ("infra.cli.single:ocr", "Print the text on the picture FILE"),
+    "pipelines": ("infra.cli.pipelines:pipelines", "List, show and draw pipelines"),
+    "publish": ("infra.cli.publish:publish", "Publish a request"),
+    "speak": ("infra.cli.single:speak", "Speak TEXT into a file"),
+    "trace": ("infra.cli.trace:trace", "Show the stages of a request of the last 24 hours"),
+    "transcribe": ("infra.cli.single:transcribe", "Print what is said in FILE"),
+    "up": ("infra.cli.serve:up", "Serve everything on this machine until Ctrl-C"),
+    "worker": ("infra.cli.serve:worker", "Serve functions from the bus of the settings"),
+    "workers": ("infra.cli.workers:workers", "List every worker that is alive"),
 }
+"""Where each command is, and what its help begins with."""
 
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):  # click itself would load every command for its summary
+            formatter.write_dl([(name, f"{COMMANDS[name][1]}.") for name in self.list_commands(ctx)])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
