@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bus import subjects
-from bus.contracts import CacheState, Contract, DeadLetter, Event, ResultStatus, Span, TokenChunk
+from bus.contracts import CacheState, Contract, Event, ResultStatus, Span, TokenChunk
 from bus.contracts.codec import decode, encode, encode_json, validate
 from bus.contracts.event import ReplyFormat
 from bus.errors import (
@@ -23,14 +23,15 @@ from bus.errors import (
     HandlerError,
     InvalidInputError,
     OmnibusError,
-    PayloadTooLargeError,
+    OverloadedError,
 )
 from bus.ports import Bus, Delivery, ObjectStore, Settlement, TensorPlane
 from functions.cache import StageCache
 from functions.cancel import Cancellations
 from functions.context import Context
+from functions.dead_letters import DeadLetters
 from functions.flow.catalog import PlanCache
-from functions.flow.record import error_record, plain
+from functions.flow.record import plain
 from functions.flow.router import Router
 from functions.signals import Reject, Retry, Skip
 from functions.spec import FunctionSpec
@@ -73,6 +74,7 @@ class Invoker:
         self.served = 0
         self._model = model
         self._services = services
+        self._letters = DeadLetters(services.bus, spec.name, services.worker)
 
     async def __call__(self, delivery: Delivery, settlement: Settlement) -> None:
         """Take one delivery to its settlement; never raises for anything that a message can cause."""
@@ -97,7 +99,6 @@ class Invoker:
             self.served += 1
 
     async def _handle(self, run: _Run, settlement: Settlement) -> None:
-        event = run.event
         if run.delivery.attempt > self.spec.max_attempts:
             raise DeliveryExhaustedError(
                 f"{self.spec.name}: delivered {run.delivery.attempt} times without an answer: "
@@ -124,17 +125,24 @@ class Invoker:
             raise HandlerError(f"{self.spec.name} rejected the message: {signal.reason}") from signal
         # Before what follows is published, so that whoever sees the result finds the whole trace.
         await self._trace(run, status, context.notes)
-        await self._advance(event, outputs)
+        await self._advance(context, outputs)
         await settlement.ack()
 
-    async def _advance(self, event: Event, outputs: dict[str, Any] | None) -> None:
+    async def _advance(self, context: Context[Any], outputs: dict[str, Any] | None) -> None:
+        event = context.event
         if not event.plan:
             return
         plan = await self._services.plans.get(event.plan)
-        try:
-            await self._services.router.advance(plan, event, outputs)
-        except InvalidInputError as error:
-            raise HandlerError(f"{self.spec.name}: its outputs are not plain values: {error.message}") from error
+        while True:
+            try:
+                await self._services.router.advance(plan, event, outputs)
+                return
+            except InvalidInputError as error:
+                raise HandlerError(f"{self.spec.name}: its outputs are not plain values: {error.message}") from error
+            except OverloadedError as error:
+                # The next stage has no room. What is done is not done again: this slot waits, and so takes nothing new.
+                await asyncio.sleep(error.retry_after_s or _FIRST_DELAY_S)
+                context.check()
 
     async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
         inputs = validate(self.spec.inputs, run.event.inputs)
@@ -206,55 +214,23 @@ class Invoker:
         status = ResultStatus.CANCELLED if cancelled else ResultStatus.FAILED
         if self._services.cancellations.has_failed(run.event.request):
             # A replay of the stage that failed needs this one, too.
-            await self._send_letter(self._letter(run, error), f"{run.event.message_id}.dead")
+            await self._letters.write(run.event, run.delivery, error)
         await self._services.router.fail(run.event, error, status)
         await self._trace(run, error.code, {"wasted_s": time.time() - run.started_s})
 
     async def _bury(self, run: _Run, error: OmnibusError) -> None:
         event = run.event
-        await self._send_letter(self._letter(run, error), f"{event.message_id}.dead")
+        await self._letters.write(event, run.delivery, error)
         await self._services.router.fail(event, error)
         await self._services.cancellations.fail(event.request, event.stage)
         await self._trace(run, error.code, {"message": error.message})
 
-    def _letter(self, run: _Run, error: OmnibusError) -> DeadLetter:
-        return DeadLetter(
-            event=run.event,
-            error=error_record(error, run.event.stage),
-            attempts=run.delivery.attempt,
-            first_delivered_s=run.delivery.queued_s,
-            dead_s=time.time(),
-            worker=self._services.worker,
-        )
-
     async def _bury_raw(self, delivery: Delivery, error: OmnibusError, settlement: Settlement) -> None:
-        event = Event(
-            request="unknown", stage="unknown", function=self.spec.name, pipeline="unknown",
-            created_s=delivery.queued_s, inputs={"raw": delivery.data},
-        )  # fmt: skip
-        letter = DeadLetter(
-            event=event, error=error_record(error), attempts=delivery.attempt,
-            first_delivered_s=delivery.queued_s, dead_s=time.time(), worker=self._services.worker,
-        )  # fmt: skip
         try:
-            await self._send_letter(letter, f"{self.spec.name}.{delivery.queued_s}.dead")
+            await self._letters.write_raw(delivery, error)
             await settlement.term()
         except OmnibusError as failure:
             log.warning("%s: a message that is no event was not settled: %s", self.spec.name, failure)
-
-    async def _send_letter(self, letter: DeadLetter, message_id: str) -> None:
-        publish, subject = self._services.bus.publish, subjects.dead(self.spec.name)
-        try:
-            await publish(subject, encode(letter), message_id=message_id)
-        except PayloadTooLargeError:
-            # The event fitted one message, the event and its error do not: better a letter without the values than
-            # a message that comes back for ever.
-            bare = letter.event.model_copy(update={"inputs": {}, "carry": {}})
-            details = {**letter.error.details, "left_out": "inputs and carry, too large for a dead letter"}
-            told = letter.error.model_copy(update={"details": details})
-            await publish(
-                subject, encode(letter.model_copy(update={"event": bare, "error": told})), message_id=message_id
-            )
 
     async def _trace(self, run: _Run, status: str, notes: dict[str, Any]) -> None:
         event = run.event
