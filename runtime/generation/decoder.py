@@ -62,7 +62,7 @@ class LlamaDecoder:
             raise ModelCorruptError(f"the embedding table of {manifest.ref} cannot be read: {error}") from error
         self.hidden = dims["hidden"]
         self.end_tokens = frozenset(manifest.parameters["end_tokens"])
-        self._vocabulary = dims["vocabulary"]
+        self.vocabulary = dims["vocabulary"]
         self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device)
         self.pool = KvPool(
             layers=dims["layers"],
@@ -125,7 +125,7 @@ class LlamaDecoder:
             embeddings=np.zeros((rows, tokens, self.hidden), np.float32),
             lengths=np.zeros(rows, np.int32),
             longest=np.zeros((), np.int32),
-            logits=np.zeros((rows, self._vocabulary), np.float32),
+            logits=np.zeros((rows, self.vocabulary), np.float32),
         )
         step.binding.input("inputs_embeds", step.embeddings)
         step.binding.input("lengths", step.lengths)

@@ -23,6 +23,7 @@ from bus.errors import (
 from runtime.generation.decoder import Floats, LlamaDecoder
 from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
 from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
+from runtime.generation.sampler import Constraint, TokenChoice, choose_tokens
 from runtime.generation.sampling import SamplingConfig
 from runtime.generation.scheduler import Scheduler, Sequence, step_inputs
 
@@ -88,6 +89,7 @@ class TextEngine:
         prompt: PromptTokens,
         sampling: SamplingConfig,
         *,
+        constraint: Constraint | None = None,
         deadline_s: float | None = None,
         is_cancelled: IsCancelled = lambda: False,
     ) -> Generation:
@@ -96,19 +98,25 @@ class TextEngine:
         Args:
             prompt: What to answer.
             sampling: How to choose tokens; the answer also ends when the context is full.
+            constraint: What the answer has to look like; used from the engine's thread from now on.
             deadline_s: Unix time after which nobody waits.
             is_cancelled: Asked between steps, from the engine's thread.
 
         Raises:
             ContextLengthError: The prompt leaves no room for an answer.
-            InvalidInputError: Embeddings of another width than the model's.
+            InvalidInputError: Embeddings of another width than the model's, or a bias for a token that it lacks.
             OverloadedError: (retryable) too many requests wait.
             EngineError: The engine is closed.
         """
-        self._check(prompt)
+        self._check(prompt, sampling)
         generation = Generation(len(prompt.ids))
         sequence = Sequence(
-            prompt=prompt, sampling=sampling, generation=generation, is_cancelled=is_cancelled, deadline_s=deadline_s
+            prompt=prompt,
+            sampling=sampling,
+            generation=generation,
+            constraint=constraint,
+            is_cancelled=is_cancelled,
+            deadline_s=deadline_s,
         )
         with self._work:
             if self._closed:
@@ -117,7 +125,7 @@ class TextEngine:
             self._work.notify()
         return generation
 
-    def _check(self, prompt: PromptTokens) -> None:
+    def _check(self, prompt: PromptTokens, sampling: SamplingConfig) -> None:
         length, width = len(prompt.ids), prompt.embeddings.shape[1]
         if length >= self.context:
             raise ContextLengthError(
@@ -128,6 +136,11 @@ class TextEngine:
             )
         if len(prompt.embeddings) and width != self._decoder.hidden:
             raise InvalidInputError(f"embeddings have {width} dimensions, the model takes {self._decoder.hidden}")
+        unknown = [token for token, _ in sampling.logit_bias if token >= self._decoder.vocabulary]
+        if unknown:
+            raise InvalidInputError(
+                f"logit_bias names tokens {unknown}; the model has {self._decoder.vocabulary}", param="logit_bias"
+            )
 
     def _serve(self) -> None:
         while True:
@@ -165,7 +178,7 @@ class TextEngine:
             self._prefixes.store(sequence.keys, row)
             with self._work:
                 self._scheduler.prefilled()
-            self._take(sequence, logits)
+            self._take(sequence, choose_tokens([sequence.sampler], logits[None])[0])
 
     def _begin(self, sequence: Sequence, row: int) -> Floats:
         """Embed the prompt, and take from the cache what is known of it."""
@@ -183,12 +196,17 @@ class TextEngine:
         for sequence in running:
             # All of them before any ends: a row that moves must take this step's keys and values along.
             sequence.length += 1
-        for sequence, row in zip(running, logits, strict=True):
-            self._take(sequence, row)
+        choices = choose_tokens([sequence.sampler for sequence in running], logits)
+        for sequence, choice in zip(running, choices, strict=True):
+            self._take(sequence, choice)
 
-    def _take(self, sequence: Sequence, logits: Floats) -> None:
-        """Choose a token, and deliver what is certain after it."""
-        token = sequence.sampler.choose(logits)
+    def _take(self, sequence: Sequence, choice: TokenChoice | None) -> None:
+        """Deliver what is certain after one more token."""
+        if choice is None:
+            with self._work:
+                self._end(sequence, EngineError("the model's logits are not numbers; verify its files"))
+            return
+        token = choice.token
         ended = token in self._decoder.end_tokens
         sequence.last = token
         sequence.produced.append(token)
@@ -196,7 +214,9 @@ class TextEngine:
         reason = self._finish_reason(sequence, ended)
         if reason is not None and not sequence.stop.stopped:
             text += sequence.stop.push(sequence.detokenizer.finish()) + sequence.stop.finish()
-        sequence.generation.deliver(TextDelta(text, (token,), reason))
+        sequence.generation.deliver(
+            TextDelta(text, (token,), reason, () if choice.logprob is None else (choice.logprob,))
+        )
         if reason is not None:
             self._remember(sequence)
             with self._work:

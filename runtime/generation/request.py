@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.errors import InvalidInputError
+from runtime.generation.sampler import TokenLogprob
 
 MEDIA_TOKEN = -1
 """Stands in a prompt where an embedding takes the place of a token."""
@@ -52,11 +53,13 @@ class TextDelta:
         text: Whole characters; may be empty while one or a stop string is undecided.
         token_ids: The tokens that were chosen since the last piece.
         finish_reason: `stop` or `length` in the last piece, else None.
+        logprobs: Of the tokens, where they were asked for.
     """
 
     text: str
     token_ids: tuple[int, ...]
     finish_reason: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Generation:

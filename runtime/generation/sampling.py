@@ -1,15 +1,17 @@
-"""Choose the next token from the logits."""
+"""How tokens are chosen and when an answer stops."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from bus.errors import InvalidInputError
 
-_FIRST_CANDIDATES = 256
+MAX_TOP_LOGPROBS = 20
+"""The most alternatives that are told for a token; OpenAI's limit."""
+
+# Below this, dividing by the temperature overflows, and nothing but the likeliest token is ever drawn.
+_GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,79 +23,70 @@ class SamplingConfig:
         temperature: 0 is greedy.
         top_k: Only the k likeliest tokens; 0: all.
         top_p: Only the likeliest tokens that together have this probability; 1: all.
+        min_p: Only tokens that are at least this share as likely as the likeliest; 0: all.
+        repetition_penalty: Divides the positive logits, and multiplies the negative ones, of tokens that are in the
+            prompt or the answer; 1: none.
+        presence_penalty: Taken from the logits of tokens that are in the answer.
+        frequency_penalty: Taken from the logits of tokens for each time that they are in the answer.
+        logit_bias: Token ids, and what is added to their logits.
+        top_logprobs: Tell the log-probability of each token and of this many alternatives; None: tell nothing.
         seed: The same seed and prompt give the same text.
         stop: Texts that end the answer; they are not part of it.
 
     Raises:
         InvalidInputError: Names every value that is out of range.
+
+    Source: Keskar et al., CTRL (2019), section 4.1 (repetition); OpenAI API reference (presence, frequency, bias);
+        Nguyen et al., Min-p Sampling (ICLR 2025).
     """
 
     max_tokens: int = 256
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    top_logprobs: int | None = None
     seed: int = 0
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.max_tokens < 1:
-            problems.append(f"max_tokens is {self.max_tokens}; it is at least 1")
-        if not 0 <= self.temperature < float("inf"):
-            problems.append(f"temperature is {self.temperature}; it is 0 or more")
-        if self.top_k < 0:
-            problems.append(f"top_k is {self.top_k}; it is 0 or more")
-        if not 0 < self.top_p <= 1:
-            problems.append(f"top_p is {self.top_p}; it is more than 0 and at most 1")
-        if any(not text for text in self.stop):
-            problems.append("a stop string is empty")
-        if problems:
+        if problems := list(self._problems()):
             raise InvalidInputError("sampling: " + "; ".join(problems), problems=problems)
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
+        return self.temperature < _GREEDY_BELOW or self.top_k == 1
 
-class Sampler:
-    """Chooses the tokens of one answer; holds its random state."""
+    @property
+    def penalises(self) -> bool:
+        """Whether tokens that came before count."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
-    def __init__(self, config: SamplingConfig) -> None:
-        self._config = config
-        self._random = np.random.Generator(np.random.PCG64(config.seed & (2**64 - 1)))
-
-    def choose(self, logits: NDArray[np.float32]) -> int:
-        """The next token.
-
-        Args:
-            logits: float32 `(vocabulary,)`.
-        """
-        config = self._config
-        if config.temperature == 0 or config.top_k == 1:
-            return int(logits.argmax())
-        tokens, probabilities = _candidates(logits, config)
-        steps = probabilities.cumsum()
-        return int(tokens[np.searchsorted(steps, self._random.random() * steps[-1], side="right")])
-
-
-def _candidates(logits: NDArray[np.float32], config: SamplingConfig) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The tokens that may be chosen, likeliest first, and their probabilities among all tokens."""
-    scaled = logits.astype(np.float64) / config.temperature
-    weights = np.exp(scaled - scaled.max())
-    weights /= weights.sum()
-    limit = min(config.top_k or len(weights), len(weights))
-    # A full sort of the vocabulary costs more than a decode step's share; few tokens mostly hold all of top_p.
-    size = min(_FIRST_CANDIDATES, limit)
-    tokens = _largest(weights, size)
-    if config.top_k and config.top_p < 1:
-        tokens = _largest(weights, limit)
-        weights = weights / weights[tokens].sum()
-    elif size < limit and weights[tokens].sum() < config.top_p:
-        tokens = _largest(weights, limit)
-    chosen = weights[tokens]
-    if config.top_p < 1:
-        count = int(np.searchsorted(chosen.cumsum(), config.top_p, side="left")) + 1
-        tokens, chosen = tokens[:count], chosen[:count]
-    return tokens, chosen
-
-
-def _largest(weights: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Indices of the largest weights, largest first; ties go to the lower index."""
-    some = np.argpartition(-weights, count - 1)[:count] if count < len(weights) else np.arange(len(weights))
-    return some[np.lexsort((some, -weights[some]))]
+    def _problems(self) -> Iterator[str]:
+        most = float("inf")
+        if self.max_tokens < 1:
+            yield f"max_tokens is {self.max_tokens}; it is at least 1"
+        if not 0 <= self.temperature < most:
+            yield f"temperature is {self.temperature}; it is 0 or more"
+        if self.top_k < 0:
+            yield f"top_k is {self.top_k}; it is 0 or more"
+        if not 0 < self.top_p <= 1:
+            yield f"top_p is {self.top_p}; it is more than 0 and at most 1"
+        if not 0 <= self.min_p <= 1:
+            yield f"min_p is {self.min_p}; it is from 0 to 1"
+        if not 0 < self.repetition_penalty < most:
+            yield f"repetition_penalty is {self.repetition_penalty}; it is more than 0"
+        for name in ("presence_penalty", "frequency_penalty"):
+            if not -most < getattr(self, name) < most:
+                yield f"{name} is {getattr(self, name)}; it is finite"
+        if any(token < 0 or not -most < bias < most for token, bias in self.logit_bias):
+            yield "logit_bias has a negative token id or a bias that is not finite"
+        if not 0 <= (self.top_logprobs or 0) <= MAX_TOP_LOGPROBS:
+            yield f"top_logprobs is {self.top_logprobs}; it is from 0 to {MAX_TOP_LOGPROBS}"
+        if any(not text for text in self.stop):
+            yield "a stop string is empty"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from bus.errors import OverloadedError
 from runtime.generation.kv import KvPool
 from runtime.generation.request import Generation, IsCancelled, PromptTokens
-from runtime.generation.sampling import Sampler, SamplingConfig
+from runtime.generation.sampler import Constraint, Sampler
+from runtime.generation.sampling import SamplingConfig
 from runtime.generation.text import Detokenizer, StopFilter
 
 
@@ -26,6 +27,7 @@ class Sequence:
         generation: Where the answer goes.
         is_cancelled: Asked between steps.
         deadline_s: Unix time after which nobody waits.
+        constraint: What the answer has to look like.
         length: Tokens that its row of the cache has.
         last: The token that the next step appends.
         produced: Tokens chosen so far.
@@ -37,6 +39,7 @@ class Sequence:
     generation: Generation
     is_cancelled: IsCancelled
     deadline_s: float | None
+    constraint: Constraint | None = None
     length: int = 0
     last: int = 0
     produced: list[int] = field(default_factory=list)
@@ -47,7 +50,7 @@ class Sequence:
     stop: StopFilter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sampler = Sampler(self.sampling)
+        self.sampler = Sampler(self.sampling, self.prompt.ids, self.constraint)
         self.stop = StopFilter(self.sampling.stop)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 from bus.errors import (
     CancelledRequestError,
@@ -95,6 +96,31 @@ async def test_the_same_seed_gives_the_same_text_alone_and_in_company(engine: Te
     together = await asyncio.gather(*(collect(start(seed)) for seed in (2, 1, 3)))
     assert together[1] == alone
     assert together[0] != alone
+
+
+async def test_each_token_comes_with_its_log_probability_when_asked_for(engine: TextEngine) -> None:
+    generation = engine.submit(prompt(5, 17, 250), SamplingConfig(max_tokens=4, top_logprobs=2))
+    told = [logprob async for piece in generation for logprob in piece.logprobs]
+    made, ids = tiny_llama.weights(), [5, 17, 250]
+    for one in told:
+        right = log_softmax(tiny_llama.logits(made, made["token_embd"][ids])[-1])
+        assert one.token == right.argmax()
+        assert one.logprob == pytest.approx(right.max(), abs=1e-3)
+        assert [token for token, _ in one.top] == np.argsort(-right)[:2].tolist()
+        ids.append(one.token)
+    assert len(told) == 4
+
+
+async def test_a_bias_for_a_token_that_the_model_lacks_is_refused(engine: TextEngine) -> None:
+    with pytest.raises(InvalidInputError, match=r"logit_bias names tokens \[300\]; the model has 300"):
+        engine.submit(prompt(1), SamplingConfig(logit_bias=((299, 1.0), (300, 1.0))))
+
+
+async def test_a_penalty_keeps_an_answer_from_repeating_itself(engine: TextEngine) -> None:
+    _, tokens, _ = await collect(
+        engine.submit(prompt(5, 17), SamplingConfig(max_tokens=30, presence_penalty=1000.0, logit_bias=((299, -1e4),)))
+    )
+    assert len(set(tokens)) == 30
 
 
 async def test_a_stop_string_ends_the_answer_and_is_not_part_of_it(engine: TextEngine) -> None:
