@@ -64,17 +64,37 @@ def test_fewer_slots_than_lanes_are_refused():
         LanePolicy(2)
 
 
+def test_a_message_for_a_lost_pull_takes_a_free_slot_and_not_one_of_a_pull_that_waits():
+    policy = LanePolicy(4, lanes=[Lane.BATCH])
+    assert policy.share() == {Lane.BATCH: 1}
+    assert policy.arrived(Lane.BATCH, waiting=0, pulled=False)
+    assert (policy.busy, policy.lanes[Lane.BATCH].pulled, policy.free) == (1, 1, 2)
+
+
+def test_pulls_that_never_left_are_shared_out_again():
+    policy = LanePolicy(3)
+    first = policy.share()
+    policy.unsent(Lane.INTERACTIVE, first[Lane.INTERACTIVE])
+    assert policy.share() == {Lane.INTERACTIVE: 1}
+
+
+_ACTIONS = ["arrive", "late", "unsent", "settle", "expire", "reset"]
+
+
 @given(
     slots=st.integers(3, 20),
-    steps=st.lists(st.tuples(st.sampled_from(["arrive", "settle", "expire", "reset"]), st.sampled_from(list(Lane)),
-                             st.integers(0, 50)), max_size=200),
-)  # fmt: skip
+    steps=st.lists(st.tuples(st.sampled_from(_ACTIONS), st.sampled_from(list(Lane)), st.integers(0, 50)), max_size=200),
+)
 def test_messages_and_pulls_never_exceed_the_slots(slots: int, steps: list[tuple[str, Lane, int]]):
     policy = LanePolicy(slots)
     for action, lane, number in steps:
         policy.share()
         if action == "arrive":
             policy.arrived(lane, waiting=number)
+        elif action == "late":
+            policy.arrived(lane, waiting=number, pulled=False)
+        elif action == "unsent":
+            policy.unsent(lane, number)
         elif action == "settle" and policy.busy:
             policy.settled()
         elif action == "expire":

@@ -27,6 +27,14 @@ def test_json_inputs_arrive_as_they_are(http: httpx.Client, value: object) -> No
     assert body["id"] == response.headers["x-request-id"]
 
 
+@pytest.mark.parametrize("value", ["18446744073709551616", '"\\ud800"', "[" * 300 + "]" * 300])
+def test_a_value_that_no_event_can_carry_is_400(http: httpx.Client, value: str) -> None:
+    headers = {"content-type": "application/json"}
+    response = http.post("/v1/pipelines/describe", content='{"value": ' + value + "}", headers=headers)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["code"] == "invalid_input"
+
+
 def test_msgpack_goes_in_and_comes_out(http: httpx.Client) -> None:
     response = http.post(
         "/v1/pipelines/describe",
