@@ -14,6 +14,9 @@ from bus.errors import InvalidInputError, UnknownSchemaError
 
 C = TypeVar("C", bound=Contract)
 
+_SHOWN, _SHOWN_BITS = 40, 128
+"""Characters of a refused text, and bits of a refused number, that its error shows."""
+
 MSGPACK_TYPE = "application/msgpack"
 JSON_TYPE = "application/json"
 
@@ -74,10 +77,20 @@ def validate(kind: type[C], fields: dict[str, Any]) -> C:
         return kind.model_validate(fields)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(str(part) for part in problem['loc']) or kind.__name__}: {problem['msg']}"
-            for problem in error.errors(include_url=False, include_context=False, include_input=False)
+            f"{'.'.join(map(str, problem['loc'])) or kind.__name__}: {problem['msg']}{got(problem['input'])}"
+            for problem in error.errors(include_url=False, include_context=False)
         ]
         raise InvalidInputError(f"{kind.__name__}: " + "; ".join(problems), problems=problems) from error
+
+
+def got(value: Any) -> str:
+    """How a plain value that is outside its contract is told; nothing for lists and maps, which only look long."""
+    if not isinstance(value, (str, int, float)):
+        return ""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f", not a number of {value.bit_length()} bits"
+    cut = isinstance(value, str) and len(value) > _SHOWN
+    return f", not {value[:_SHOWN]!r}{'…' if cut else ''}" if isinstance(value, str) else f", not {value!r}"
 
 
 def digest(data: bytes | bytearray | memoryview) -> str:

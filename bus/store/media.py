@@ -6,7 +6,7 @@ import asyncio
 
 from bus.contracts import MediaRef
 from bus.contracts.codec import digest
-from bus.errors import MediaTooLargeError, ObjectCorruptError
+from bus.errors import InvalidInputError, MediaTooLargeError, ObjectCorruptError
 from bus.ports import ObjectStore
 from bus.store.once import put_once
 
@@ -43,11 +43,15 @@ async def load_media(store: ObjectStore, ref: MediaRef, max_bytes: int) -> bytes
         MediaTooLargeError: The object has more bytes than that.
         ObjectMissingError: It is not there (any more).
         ObjectCorruptError: It is not what the reference says.
+        InvalidInputError: A reference that no store has given.
         StoreUnavailableError: (retryable) the store does not answer.
     """
     if ref.key != media_key(ref.digest):
         # Not even its digest is told: whoever knew it could have any object of the store as media.
-        raise ObjectCorruptError(f"object {ref.key!r} is not media {ref.digest}; send the media again", key=ref.key)
+        raise InvalidInputError(
+            f"the reference is none that a store has given: its key is {ref.key[:100]!r}, not "
+            f"{media_key(ref.digest[:64])!r}; send the media again"
+        )
     stored = await store.nbytes(ref.key)
     nbytes = ref.nbytes if stored is None else max(stored, ref.nbytes)
     if nbytes > max_bytes:

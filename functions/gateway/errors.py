@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bus.contracts.codec import got
 from bus.errors import InvalidInputError, MediaUnsupportedError, OmnibusError
 
 STATUSES: Mapping[str, int] = {
@@ -155,8 +156,11 @@ def _from_validation(error: RequestValidationError) -> InvalidInputError:
     if found[0]["type"] == "json_invalid":
         reason = found[0].get("ctx", {}).get("error", found[0]["msg"])
         return InvalidInputError(f"the body is not JSON: {reason}")
-    paths = [".".join(str(part) for part in problem["loc"][1:]) for problem in found[:_MOST_PROBLEMS]]
-    problems = [f"{path or 'body'}: {problem['msg']}" for path, problem in zip(paths, found, strict=False)]
+    first = found[:_MOST_PROBLEMS]
+    paths = [".".join(str(part) for part in problem["loc"][1:]) for problem in first]
+    problems = [
+        f"{path or 'body'}: {problem['msg']}{got(problem['input'])}" for path, problem in zip(paths, first, strict=True)
+    ]
     if len(found) > len(problems):
         problems.append(f"and {len(found) - len(problems)} more")
     return InvalidInputError("; ".join(problems), param=paths[0] or None)
