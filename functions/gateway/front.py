@@ -7,7 +7,7 @@ import logging
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bus.errors import OmnibusError, OverloadedError, PayloadTooLargeError, UnauthorizedError
+from bus.errors import MediaUnsupportedError, OmnibusError, OverloadedError, PayloadTooLargeError, UnauthorizedError
 from functions.client import new_request_id
 from functions.gateway.config import GatewayConfig
 from functions.gateway.errors import error_response
@@ -74,6 +74,12 @@ class Front:
             return
         if self._key is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._key):
             raise UnauthorizedError("the API key is missing or wrong; send it as `Authorization: Bearer <key>`")
+        coding = headers.get(b"content-encoding", b"identity")
+        if coding.lower() not in (b"identity", b""):
+            raise MediaUnsupportedError(
+                f"a body with the content encoding {coding.decode('latin-1')[:40]!r} is not read; send it uncompressed",
+                param="content-encoding",
+            )
         length = headers.get(b"content-length", b"")
         if length.isdigit():
             self._check_size(int(length))

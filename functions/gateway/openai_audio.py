@@ -94,9 +94,8 @@ async def create_speech(body: SpeechBody, request: Request) -> Response:
     """
     models_of(request).check("speak", body.model)
     _check_speech(body)
-    options = validate(
-        SpeechOptions, {"format": body.response_format or "mp3", "speed": body.speed or 1.0, **voice_of(body.voice)}
-    )
+    speed = 1.0 if body.speed is None else body.speed
+    options = validate(SpeechOptions, {"format": body.response_format or "mp3", "speed": speed, **voice_of(body.voice)})
     inputs = {"text": body.input, "options": options.model_dump()}
     if requests.wants_async(request):
         return await requests.enqueue(request, "speak", inputs)

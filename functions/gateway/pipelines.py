@@ -17,7 +17,7 @@ from bus.contracts.codec import validate
 from bus.errors import InvalidInputError
 from bus.ports import ObjectStore
 from bus.store.media import save_media
-from functions.flow.plan import Plan
+from functions.flow.plan import END, Plan
 from functions.gateway import requests
 from functions.gateway.inline_media import decode_base64, media_from_url, stored
 from functions.gateway.services import config_of, services_of
@@ -56,6 +56,11 @@ async def run_pipeline(request: Request) -> Response:
         return await requests.enqueue(request, plan.pipeline, inputs)
     async with requests.run(request, plan.pipeline, inputs) as running:
         outputs = await running.outputs()
+    if not outputs and plan.by_name[END].inputs:
+        raise InvalidInputError(
+            f"pipeline {plan.pipeline!r} found nothing in its inputs to make {', '.join(plan.by_name[END].inputs)} of; "
+            "send what it reads"
+        )
     body = {"id": running.id, "object": "pipeline.result", "pipeline": plan.pipeline, "outputs": outputs}
     if request.headers.get("accept") in _MSGPACK_TYPES:
         return Response(ormsgpack.packb(body), media_type="application/msgpack")
