@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,13 +59,22 @@ class TextEmbedder:
             max_tokens=int(manifest.parameters["max_tokens"]),
         )
 
-    def embed(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Vectors of length 1, float32 `(text, dim)`, and tokens read of each text, int32 `(text,)`."""
+    def embed(
+        self, texts: Sequence[str], *, cancelled: Callable[[], bool] = lambda: False
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Vectors of length 1, float32 `(text, dim)`, and tokens read of each text, int32 `(text,)`.
+
+        Args:
+            texts: In any script; long ones are cut.
+            cancelled: Asked before every batch; when it says yes, the vectors that are missing stay zero.
+        """
         ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         lengths = np.array([len(one) for one in ids], np.int32)
         vectors = np.zeros((len(texts), self.dim), np.float32)
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(order), _BATCH):
+            if cancelled():
+                break
             chosen = order[start : start + _BATCH]
             padded = np.zeros((len(chosen), int(lengths[chosen].max())), np.int32)
             mask = np.zeros_like(padded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -11,6 +12,9 @@ from functions.context import Context
 from functions.decorator import function
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from runtime.repository import Repository
     from runtime.text.embedder import TextEmbedder
 
@@ -36,11 +40,17 @@ def setup(repository: Repository) -> TextEmbedder:
     return TextEmbedder.load(repository, "all-minilm-l6-v2")
 
 
-@function("text.embed", setup=setup, models=("all-minilm-l6-v2",), group="encode", cacheable=True)
+@function("text.embed", setup=setup, models=("all-minilm-l6-v2",), group="encode", cacheable=True, timeout_s=300.0)
 async def embed(context: Context[TextEmbedder], inputs: TextEmbedInputs) -> TextEmbedOutputs:
     """Embed every text."""
-    vectors, tokens = await context.run(context.model.embed, inputs.texts)
+    vectors, tokens = await context.run(_embed, context, inputs.texts)
     context.note(texts=len(inputs.texts), tokens=int(tokens.sum()))
     return TextEmbedOutputs(
         vectors=await context.tensors.put(vectors), tokens=int(tokens.sum()), model=context.model.ref
     )
+
+
+def _embed(context: Context[TextEmbedder], texts: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    found = context.model.embed(texts, cancelled=lambda: context.cancelled)
+    context.check()  # what a cancelled run has left out is no vector
+    return found
