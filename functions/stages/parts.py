@@ -96,11 +96,11 @@ class Transcript(Contract):
 class SamplingOptions(Contract):
     """How the next token is chosen and when to stop; OpenAI's names and meanings."""
 
-    max_tokens: int = Field(default=256, ge=1)
+    max_tokens: int = Field(default=256, ge=1, le=1_000_000_000, description="The context ends an answer, too.")
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    top_k: int = Field(default=0, ge=0, description="0: all.")
-    seed: int | None = Field(default=None, description="None: derived from the request id.")
+    top_k: int = Field(default=0, ge=0, le=1_000_000_000, description="0: all.")
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**64, description="None: derived from the request id.")
     stop: tuple[str, ...] = Field(default=(), max_length=16)
 
 
