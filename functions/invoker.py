@@ -191,7 +191,7 @@ class Invoker:
         try:
             if error.retryable and run.delivery.attempt < self.spec.max_attempts:
                 await self._retry(run, settlement, error.retry_after_s, f"{error.code}: {error.message}")
-            elif isinstance(error, (CancelledRequestError, DeadlineExceededError)):
+            elif _nobody_waits(run.event, error):
                 await self._give_up(run, error)
                 await settlement.ack()
             else:
@@ -253,6 +253,12 @@ class Invoker:
         except OmnibusError as error:
             # What happened has happened: a span that is lost must not change how the request ends.
             log.warning("%s: request %s: no trace: %s", self.spec.name, event.request, error)
+
+
+def _nobody_waits(event: Event, error: OmnibusError) -> bool:
+    """Whether the error is the request's end, not a fault: a function that took too long by its own limit has one."""
+    late = event.deadline_s is not None and time.time() > event.deadline_s
+    return isinstance(error, CancelledRequestError) or (isinstance(error, DeadlineExceededError) and late)
 
 
 class _Run:

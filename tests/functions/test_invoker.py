@@ -40,9 +40,16 @@ Handle = Callable[[Context[Any], Anything], Awaitable[Anything]]
 class Stage:
     """One function as a pipeline on a bus in memory."""
 
-    def __init__(self, handle: Handle, *, max_payload: int = 1024 * 1024, max_attempts: int = 3) -> None:
+    def __init__(
+        self, handle: Handle, *, max_payload: int = 1024 * 1024, max_attempts: int = 3, timeout_s: float = 5.0
+    ) -> None:
         spec = FunctionSpec(
-            name=FUNCTION, inputs=Anything, outputs=Anything, handler=handle, max_attempts=max_attempts, timeout_s=5
+            name=FUNCTION,
+            inputs=Anything,
+            outputs=Anything,
+            handler=handle,
+            max_attempts=max_attempts,
+            timeout_s=timeout_s,
         )
         functions = Registry()
         functions.add(spec)
@@ -155,6 +162,28 @@ async def test_a_timeout_inside_a_handler_is_not_called_the_functions_own() -> N
         assert result.error is not None
         assert (result.error.code, result.error.stage) == ("handler_failed", "one")
         assert "the database did not answer" in result.error.message
+
+
+async def test_a_function_that_runs_too_long_is_a_dead_letter_for_somebody_to_look_at() -> None:
+    async def handle(context: Context[Any], inputs: Anything) -> Anything:
+        await asyncio.get_running_loop().create_future()
+        return inputs
+
+    async with Stage(handle, timeout_s=0.05) as stage:
+        result = await stage.run()
+        assert result.error is not None
+        assert (result.error.code, result.status) == ("deadline_exceeded", ResultStatus.FAILED)
+        (letter,) = await stage.letters()
+        assert letter.error.message == "test.one ran longer than its 0.05 s"
+
+
+async def test_a_request_whose_deadline_passed_is_no_dead_letter() -> None:
+    async with Stage(answering(1)) as stage:
+        async with stage.client.submit("p", {"value": 1}, timeout_s=-1) as running:
+            result = await running.result()
+        assert result.error is not None
+        assert result.error.code == "deadline_exceeded"
+        assert await stage.letters() == []
 
 
 async def test_a_message_that_asks_for_another_try_for_ever_ends_with_its_reason() -> None:
