@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,8 +21,10 @@ from functions.gateway.errors import error_body, request_id_of
 from functions.gateway.event_stream import DONE, EventStream, event
 from functions.gateway.model_names import models_of
 from functions.gateway.openai_chat_body import ChatBody, chat_inputs
+from functions.gateway.openai_chat_choices import ChoiceDeltas, Delta, choices_of, logprobs_shape, token_shape
 from functions.gateway.services import config_of, services_of
 from functions.stages.assemble import Answer
+from functions.stages.choices import Choice
 
 router = APIRouter(tags=["openai"])
 
@@ -45,13 +47,15 @@ async def create_chat_completion(body: ChatBody, request: Request) -> Response:
         return await requests.enqueue(request, _PIPELINE, inputs)
     completion = _Completion(request, model)
     if body.stream:
-        return await _stream(request, inputs, completion, with_usage=body.wants_usage)
+        return await _stream(request, inputs, completion, answers=body.n or 1, with_usage=body.wants_usage)
     async with requests.run(request, _PIPELINE, inputs) as running:
         answer = Answer.model_validate((await running.outputs())["answer"])
     return Response(to_json(await completion.whole(answer)), media_type="application/json")
 
 
-async def _stream(request: Request, inputs: dict[str, Any], completion: _Completion, *, with_usage: bool) -> Response:
+async def _stream(
+    request: Request, inputs: dict[str, Any], completion: _Completion, *, answers: int, with_usage: bool
+) -> Response:
     """Wait for the first token, so that a request which fails before it gets a status, then stream."""
     async with AsyncExitStack() as stack:
         async with requests.while_connected(request):
@@ -60,7 +64,7 @@ async def _stream(request: Request, inputs: dict[str, Any], completion: _Complet
             first = await anext(chunks, None)
             if first is None:
                 await running.outputs()
-        events = _events(completion, running, first, chunks, with_usage=with_usage)
+        events = _events(completion, running, first, chunks, answers=answers, with_usage=with_usage)
         return EventStream(events, stack.pop_all())
 
 
@@ -70,30 +74,36 @@ async def _events(
     first: TokenChunk | None,
     chunks: AsyncIterator[TokenChunk],
     *,
+    answers: int,
     with_usage: bool,
 ) -> AsyncIterator[bytes]:
-    sent = ""
+    deltas = ChoiceDeltas()
     try:
-        yield completion.piece({"role": "assistant", "content": ""}, with_usage)
-        if first is not None and first.text:
-            sent += first.text
-            yield completion.piece({"content": first.text}, with_usage)
-        async for chunk in chunks:
-            if chunk.text:
-                sent += chunk.text
-                yield completion.piece({"content": chunk.text}, with_usage)
+        for index in range(answers):
+            yield completion.piece({"role": "assistant", "content": ""}, with_usage, index)
+        async for chunk in _with_first(first, chunks):
+            delta = deltas.of(chunk)
+            if delta is not None:
+                yield completion.text(delta, with_usage)
         answer = Answer.model_validate((await running.outputs())["answer"])
-        # Tokens are broadcast, not stored: what a reconnect swallowed is in the answer.
-        if answer.text.startswith(sent) and len(answer.text) > len(sent):
-            yield completion.piece({"content": answer.text[len(sent) :]}, with_usage)
+        for delta in deltas.rest(answer):
+            yield completion.text(delta, with_usage)
         async for piece in completion.audio_pieces(answer):
             yield completion.piece({"audio": piece}, with_usage)
-        yield completion.last(answer, with_usage)
+        for last in completion.last(answer, with_usage):
+            yield last
         if with_usage:
             yield completion.usage(answer)
     except OmnibusError as error:
         yield event(error_body(error, running.id))
     yield DONE
+
+
+async def _with_first(first: TokenChunk | None, chunks: AsyncIterator[TokenChunk]) -> AsyncIterator[TokenChunk]:
+    if first is not None:
+        yield first
+    async for chunk in chunks:
+        yield chunk
 
 
 class _Completion:
@@ -117,22 +127,32 @@ class _Completion:
                 "transcript": answer.text,
                 "expires_at": self._created + _AUDIO_KEPT_S,
             }
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}
+        first, *others = choices_of(answer)
+        choices = [_choice(0, message, first)]
+        for index, other in enumerate(others, start=1):
+            said = {"role": "assistant", "content": other.text, "refusal": None}
+            choices.append(_choice(index, said, other))
         return {
             **self._head("chat.completion"),
-            "choices": [choice],
+            "choices": choices,
             "usage": _usage(answer),
             "omnibus": _seen_and_heard(answer),
         }
 
-    def piece(self, delta: dict[str, Any], with_usage: bool) -> bytes:
+    def piece(self, delta: dict[str, Any], with_usage: bool, index: int = 0) -> bytes:
         """A chunk of a streamed answer."""
-        return self._chunk(delta, None, {"usage": None} if with_usage else {})
+        return self._chunk(_delta(index, delta), {"usage": None} if with_usage else {})
 
-    def last(self, answer: Answer, with_usage: bool) -> bytes:
-        """The chunk that says why the answer ended."""
+    def text(self, delta: Delta, with_usage: bool) -> bytes:
+        """A chunk with more text of one of the answers."""
+        choice = _delta(delta.index, {"content": delta.text}, logprobs=logprobs_shape(delta.logprobs))
+        return self._chunk(choice, {"usage": None} if with_usage else {})
+
+    def last(self, answer: Answer, with_usage: bool) -> Iterator[bytes]:
+        """The chunks that say why the answers ended."""
         more = {"omnibus": _seen_and_heard(answer), **({"usage": None} if with_usage else {})}
-        return self._chunk({}, answer.finish_reason, more)
+        for index, choice in enumerate(choices_of(answer)):
+            yield self._chunk(_delta(index, {}, finish_reason=choice.finish_reason), more)
 
     def usage(self, answer: Answer) -> bytes:
         """The chunk with the token counts, which has no choices."""
@@ -155,9 +175,22 @@ class _Completion:
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
-    def _chunk(self, delta: dict[str, Any], finish_reason: str | None, more: dict[str, Any]) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    def _chunk(self, choice: dict[str, Any], more: dict[str, Any]) -> bytes:
         return event({**self._head("chat.completion.chunk"), "choices": [choice], **more})
+
+
+def _choice(index: int, message: dict[str, Any], choice: Choice) -> dict[str, Any]:
+    tokens = None if choice.logprobs is None else [token_shape(token) for token in choice.logprobs]
+    return {
+        "index": index,
+        "message": message,
+        "logprobs": logprobs_shape(tokens),
+        "finish_reason": choice.finish_reason,
+    }
+
+
+def _delta(index: int, delta: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None, **fields}
 
 
 def _usage(answer: Answer) -> dict[str, Any]:

@@ -19,6 +19,12 @@ _AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac", "
 _AUDIO_FORMATS = {"wav": "wav", "mp3": "mp3", "flac": "flac", "opus": "opus", "pcm16": "pcm", "pcm": "pcm"}
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
+# Fields that the body and the sampling options share under one name.
+_SAMPLING = (
+    "temperature", "top_p", "top_k", "min_p", "seed", "n", "logit_bias",
+    "repetition_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+
 
 class _Body(BaseModel):
     # Clients send fields that are newer than this code; those that change what an answer means are refused below.
@@ -86,6 +92,14 @@ class ChatBody(_Body):
     seed: int | None = None
     stop: str | list[str] | None = None
     n: int | None = 1
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    logit_bias: dict[str, float] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    top_k: int | None = Field(default=None, description="An extension.")
+    min_p: float | None = Field(default=None, description="An extension.")
+    repetition_penalty: float | None = Field(default=None, description="An extension.")
     modalities: list[str] | None = None
     audio: AudioOutput | None = None
 
@@ -120,9 +134,11 @@ async def chat_inputs(body: ChatBody, store: ObjectStore) -> dict[str, Any]:
 
 def _check_supported(body: ChatBody) -> None:
     extra = body.model_extra or {}
-    if body.n not in (None, 1):
-        raise InvalidInputError(f"n is {body.n}; one answer a request is given", param="n")
-    for name in ("tools", "functions", "logprobs", "top_logprobs", "logit_bias", "web_search_options"):
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InvalidInputError("top_logprobs is told where logprobs is true", param="top_logprobs")
+    if (body.n or 1) > 1 and "audio" in (body.modalities or ()):
+        raise InvalidInputError(f"n is {body.n}; one answer is spoken, ask for one or for text", param="n")
+    for name in ("tools", "functions", "web_search_options"):
         if extra.get(name):
             raise InvalidInputError(f"{name} is not supported", param=name)
     if (response_format := extra.get("response_format")) not in (None, {"type": "text"}):
@@ -182,11 +198,9 @@ def _sampling(body: ChatBody) -> SamplingOptions:
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     fields = {
         "max_tokens": limit,
-        "temperature": body.temperature,
-        "top_p": body.top_p,
-        "top_k": (body.model_extra or {}).get("top_k"),
-        "seed": body.seed,
+        "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop,
+        **{name: getattr(body, name) for name in _SAMPLING},
     }
     return validate(SamplingOptions, {name: value for name, value in fields.items() if value is not None})
 

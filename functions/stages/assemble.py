@@ -9,6 +9,7 @@ from pydantic import Field
 from bus.contracts import Contract
 from functions.context import Context
 from functions.decorator import function
+from functions.stages.choices import Choice
 from functions.stages.parts import ImageLabels, Speech, Transcript, Usage
 
 
@@ -21,6 +22,9 @@ class Answer(Contract):
     speech: Speech | None = None
     transcripts: tuple[Transcript, ...] = Field(default=(), description="What was heard.")
     labels: tuple[ImageLabels, ...] = Field(default=(), description="What was seen.")
+    choices: tuple[Choice, ...] = Field(
+        default=(), description="Every answer, the first one too, where several or log-probabilities were asked for."
+    )
 
 
 class AssembleInputs(Contract):
@@ -32,6 +36,7 @@ class AssembleInputs(Contract):
     speech: Speech | None = None
     transcripts: tuple[Transcript, ...] = ()
     labels: tuple[ImageLabels, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
 
 class AssembleOutputs(Contract):

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import Field
 
 from bus.contracts import Contract
 from bus.contracts.codec import digest_of
 from bus.errors import InvalidInputError
 from functions.context import Context
 from functions.decorator import function
+from functions.stages.choices import Choice
 from functions.stages.parts import SamplingOptions, Usage
 from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt
+from functions.stages.streaming import AnswerStream
 
 if TYPE_CHECKING:
     from runtime.generation.engine import TextEngine
     from runtime.generation.request import Generation, PromptTokens
     from runtime.generation.sampling import SamplingConfig
+    from runtime.generation.tokenizer import ChatTokenizer
     from runtime.repository import Repository
 
 _SLOTS = 8
-_COALESCE_S = 0.015
 
 
 class GenerateInputs(Contract):
@@ -41,6 +45,9 @@ class GenerateOutputs(Contract):
     text: str
     finish_reason: str
     usage: Usage
+    choices: tuple[Choice, ...] = Field(
+        default=(), description="Every answer, the first one too, where several or log-probabilities were asked for."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class Generator:
     """What `generate` needs."""
 
     engine: TextEngine
+    tokenizer: ChatTokenizer
     hidden: int
     ref: str
 
@@ -60,10 +68,11 @@ def setup(repository: Repository) -> Generator:
 
     manifest = repository.resolve(LANGUAGE_MODEL)
     folder = repository.folder(manifest)
-    engine = TextEngine(LlamaDecoder(folder, manifest, slots=_SLOTS), ChatTokenizer(folder).token_bytes)
+    tokenizer = ChatTokenizer(folder)
+    engine = TextEngine(LlamaDecoder(folder, manifest, slots=_SLOTS), tokenizer.token_bytes)
     engine.open()
     atexit.register(engine.close)
-    return Generator(engine, manifest.dims["hidden"], manifest.ref)
+    return Generator(engine, tokenizer, manifest.dims["hidden"], manifest.ref)
 
 
 @function(
@@ -87,38 +96,52 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
     """
     if inputs.prompt.model != context.model.ref:
         raise InvalidInputError(f"the prompt was fused for {inputs.prompt.model}, here is {context.model.ref}")
-    generation = context.model.engine.submit(
-        await _tokens(context, inputs.prompt),
-        _sampling(context, inputs.sampling or SamplingOptions()),
-        deadline_s=context.event.deadline_s,
-        is_cancelled=lambda: context.cancelled,
-    )
-    text, produced, reason = await _stream(context, generation)
+    options = inputs.sampling or SamplingOptions()
+    prompt = await _tokens(context, inputs.prompt)
+    tells = options.top_logprobs is not None
+    with _started(context, prompt, options) as generations:
+        streams = [
+            AnswerStream(context=context, token_bytes=context.model.tokenizer.token_bytes, index=index, tells=tells)
+            for index in range(len(generations))
+        ]
+        choices = await asyncio.gather(
+            *(stream.follow(generation) for stream, generation in zip(streams, generations, strict=True))
+        )
     usage = Usage(
-        prompt_tokens=generation.prompt_tokens,
-        completion_tokens=produced,
-        cached_tokens=generation.cached_tokens,
+        prompt_tokens=generations[0].prompt_tokens,
+        completion_tokens=sum(stream.produced for stream in streams),
+        cached_tokens=generations[0].cached_tokens,
         by_modality=inputs.prompt.counts,
     )
-    context.note(**usage.model_dump(exclude={"by_modality"}), finish_reason=reason)
-    return GenerateOutputs(text=text, finish_reason=reason, usage=usage)
+    first = choices[0]
+    context.note(**usage.model_dump(exclude={"by_modality"}), finish_reason=first.finish_reason)
+    return GenerateOutputs(
+        text=first.text,
+        finish_reason=first.finish_reason,
+        usage=usage,
+        choices=tuple(choices) if tells or options.n > 1 else (),
+    )
 
 
-async def _stream(context: Context[Generator], generation: Generation) -> tuple[str, int, str]:
-    """Emit the pieces, several at once when they come fast; returns all of it."""
-    clock = asyncio.get_running_loop().time
-    text, waiting, produced, reason = "", "", 0, "stop"
-    emitted_s = 0.0
-    async with aclosing(aiter(generation)) as pieces:
-        async for piece in pieces:
-            text += piece.text
-            waiting += piece.text
-            produced += len(piece.token_ids)
-            reason = piece.finish_reason or reason
-            if waiting and (piece.finish_reason or clock() - emitted_s >= _COALESCE_S):
-                await context.emit(waiting)
-                waiting, emitted_s = "", clock()
-    return text, produced, reason
+@contextmanager
+def _started(context: Context[Generator], prompt: PromptTokens, options: SamplingOptions) -> Iterator[list[Generation]]:
+    """One answer for each that is wanted; whatever ends one of them ends all."""
+    generations: list[Generation] = []
+    try:
+        for index in range(options.n):
+            # The first one computes the prompt, the others take it from the engine's prefix cache.
+            generations.append(  # noqa: PERF401 - those before one that is refused are cancelled below
+                context.model.engine.submit(
+                    prompt,
+                    _sampling(context, options, index),
+                    deadline_s=context.event.deadline_s,
+                    is_cancelled=lambda: context.cancelled,
+                )
+            )
+        yield generations
+    finally:
+        for generation in generations:
+            generation.cancel()
 
 
 async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTokens:
@@ -130,7 +153,7 @@ async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTok
     return PromptTokens(await context.tensors.get(prompt.ids), embeddings, context.event.tenant)
 
 
-def _sampling(context: Context[Generator], options: SamplingOptions) -> SamplingConfig:
+def _sampling(context: Context[Generator], options: SamplingOptions, index: int) -> SamplingConfig:
     from runtime.generation.sampling import SamplingConfig
 
     # The same request gives the same text, so that a redelivery does not contradict what was streamed before.
@@ -140,6 +163,12 @@ def _sampling(context: Context[Generator], options: SamplingOptions) -> Sampling
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
-        seed=derived if options.seed is None else options.seed,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        presence_penalty=options.presence_penalty,
+        frequency_penalty=options.frequency_penalty,
+        logit_bias=tuple((int(token), bias) for token, bias in options.logit_bias.items()),
+        top_logprobs=options.top_logprobs,
+        seed=(derived if options.seed is None else options.seed) + index,
         stop=options.stop,
     )

@@ -20,6 +20,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from bus.contracts import Contract, MediaRef, TensorRef, TokenBlock
@@ -93,6 +95,13 @@ class Transcript(Contract):
     segments: tuple[SpeechSegment, ...] = ()
 
 
+TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
+"""A token's number as text: keys of maps are text on the wire."""
+
+Bias = Annotated[float, Field(ge=-100.0, le=100.0)]
+"""What is added to a token's logit."""
+
+
 class SamplingOptions(Contract):
     """How the next token is chosen and when to stop; OpenAI's names and meanings."""
 
@@ -100,6 +109,13 @@ class SamplingOptions(Contract):
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0, le=1_000_000_000, description="0: all.")
+    min_p: float = Field(default=0.0, ge=0.0, le=1.0, description="Share of the likeliest token's probability.")
+    repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0, description="1: none.")
+    presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    logit_bias: dict[TokenId, Bias] = Field(default_factory=dict, max_length=1024)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20, description="None: no log-probabilities at all.")
+    n: int = Field(default=1, ge=1, le=16, description="Answers to one prompt.")
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64, description="None: derived from the request id.")
     stop: tuple[str, ...] = Field(default=(), max_length=16)
 

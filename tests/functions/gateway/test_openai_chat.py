@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import wave
 from typing import Any
 
@@ -136,6 +137,61 @@ def test_max_tokens_ends_the_answer_with_length(openai: OpenAI) -> None:
         assert completion.choices[0].finish_reason == "length"
 
 
+def test_several_answers_come_side_by_side(openai: OpenAI) -> None:
+    completion = openai.chat.completions.create(
+        model="chat", messages=[{"role": "user", "content": "one two three"}], n=3
+    )
+    assert [choice.index for choice in completion.choices] == [0, 1, 2]
+    said = [choice.message.content for choice in completion.choices]
+    assert said == ["one two three", "three two one", "three two one"]
+    assert [choice.finish_reason for choice in completion.choices] == ["stop", "length", "length"]
+
+
+def test_several_answers_are_streamed_each_under_its_index(openai: OpenAI) -> None:
+    with openai.chat.completions.create(
+        model="chat", messages=[{"role": "user", "content": "one two three"}], n=2, stream=True
+    ) as stream:
+        choices = [choice for chunk in stream for choice in chunk.choices]
+    for index, text, reason in ((0, "one two three", "stop"), (1, "three two one", "length")):
+        own = [choice for choice in choices if choice.index == index]
+        assert own[0].delta.role == "assistant"
+        assert "".join(choice.delta.content or "" for choice in own) == text
+        assert own[-1].finish_reason == reason
+
+
+def test_log_probabilities_are_told_whole_and_streamed(openai: OpenAI) -> None:
+    messages: Any = [{"role": "user", "content": "häh what"}]
+    completion = openai.chat.completions.create(model="chat", messages=messages, logprobs=True, top_logprobs=1)
+    logprobs = completion.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert [(one.token, one.logprob) for one in logprobs.content] == [("häh", -3), ("what", -4)]
+    assert bytes(logprobs.content[0].bytes or ()) == "häh".encode()
+    assert logprobs.content[0].top_logprobs[0].token == "häh"
+    with openai.chat.completions.create(model="chat", messages=messages, logprobs=True, stream=True) as stream:
+        told = [choice.logprobs.content for chunk in stream for choice in chunk.choices if choice.logprobs]
+    assert [one.token for content in told for one in content or ()] == ["häh", "what"]
+
+
+def test_every_setting_reaches_the_functions(openai: OpenAI) -> None:
+    settings: dict[str, Any] = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 3,
+        "presence_penalty": 0.25,
+        "frequency_penalty": -0.25,
+        "logit_bias": {"17": -100.0},
+        "top_k": 5,
+        "min_p": 0.125,
+        "repetition_penalty": 1.5,
+        "stop": ["no"],
+    }
+    completion = openai.chat.completions.create(
+        model="chat", messages=[{"role": "user", "content": "settings"}], extra_body=settings
+    )
+    assert json.loads(completion.choices[0].message.content or "") == settings
+
+
 def test_any_script_and_an_empty_prompt_are_answered(openai: OpenAI) -> None:
     for text in ("日本語 العربية हिन्दी 🐈", "a\u0000b \ud7ff\U0010ffff", ""):
         completion = openai.chat.completions.create(model="chat", messages=[{"role": "user", "content": text}])
@@ -152,7 +208,8 @@ def test_an_unknown_model_is_404(openai: OpenAI) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"n": 2}, "n"),
+        ({"n": 2, "modalities": ["text", "audio"]}, "n"),
+        ({"top_logprobs": 2}, "top_logprobs"),
         ({"messages": []}, "messages"),
         ({"messages": "hi"}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
@@ -186,7 +243,22 @@ def test_a_field_that_is_wrong_or_not_supported_is_named(openai: OpenAI, fields:
     assert caught.value.request_id
 
 
-@pytest.mark.parametrize("fields", [{"temperature": 3}, {"top_p": 7}, {"max_tokens": 0}, {"stop": ["x"] * 99}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": 3},
+        {"top_p": 7},
+        {"max_tokens": 0},
+        {"stop": ["x"] * 99},
+        {"n": 99},
+        {"min_p": 2},
+        {"logit_bias": {"word": 1}},
+        {"logit_bias": {"1": 101}},
+        {"logprobs": True, "top_logprobs": 21},
+        {"presence_penalty": 3},
+        {"repetition_penalty": 0},
+    ],
+)
 def test_sampling_outside_its_contract_is_refused(openai: OpenAI, fields: dict[str, Any]) -> None:
     with pytest.raises(openai_package.BadRequestError, match=next(iter(fields))):
         openai.post(

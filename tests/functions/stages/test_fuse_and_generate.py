@@ -194,6 +194,31 @@ async def test_what_an_earlier_prompt_shares_is_not_computed_again(environment: 
     assert following["usage"]["cached_tokens"] >= usage["cached_tokens"]
 
 
+async def test_several_answers_share_their_prompt_and_stream_beside_each_other(
+    environment: FunctionEnvironment,
+) -> None:
+    settings: dict[str, Any] = {"max_tokens": 8, "temperature": 1.0, "seed": 4, "top_logprobs": 2}
+    outputs = await answer(environment, user({"text": "Tell me a joke."}), sampling={**settings, "n": 3})
+    choices = outputs["choices"]
+    assert outputs["text"] == choices[0]["text"]
+    assert len({choice["text"] for choice in choices}) == 3
+    assert outputs["usage"]["completion_tokens"] == sum(len(choice["logprobs"]) for choice in choices)
+    for choice in choices:
+        assert b"".join(bytes(one["utf8"]) for one in choice["logprobs"]).decode() == choice["text"]
+        assert all(one["top"][0]["logprob"] >= one["logprob"] for one in choice["logprobs"])
+    streams = {0: "", 1: "", 2: ""}
+    for chunk in environment.chunks:
+        streams[chunk.data.get("choice", 0)] += chunk.text + chunk.data.get("content", "")
+    assert [streams[index] for index in range(3)] == [choice["text"] for choice in choices]
+    alone = await answer(environment, user({"text": "Tell me a joke."}), sampling={**settings, "seed": 6})
+    assert alone["text"] == choices[2]["text"]
+
+
+async def test_the_likeliest_word_can_be_ruled_out(environment: FunctionEnvironment) -> None:
+    ruled = {"max_tokens": 8, "logit_bias": {"7042": -100.0}}
+    assert "Paris" not in (await answer(environment, user({"text": FRANCE}), sampling=ruled))["text"]
+
+
 async def test_limits_and_stop_strings_end_the_answer(environment: FunctionEnvironment) -> None:
     short = await answer(environment, user({"text": FRANCE}), sampling={"max_tokens": 3})
     assert (short["text"], short["finish_reason"]) == ("The capital of", "length")

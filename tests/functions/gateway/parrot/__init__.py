@@ -17,6 +17,7 @@ from bus.contracts import Contract, MediaRef, TensorRef
 from bus.errors import CancelledRequestError, error_from_code
 from bus.store.media import load_media, save_media
 from functions import Context, function
+from functions.stages.choices import Choice, ChosenToken, TokenLogprob
 from functions.stages.parts import (
     MediaItem,
     Message,
@@ -48,6 +49,7 @@ class Said(Contract):
     text: str
     finish_reason: str
     usage: Usage
+    choices: tuple[Choice, ...] = ()
 
 
 class Sayable(Contract):
@@ -103,8 +105,11 @@ class Described(Contract):
 
 @function("parrot.answer", streams=True)
 async def answer(context: Context[Any], inputs: Told) -> Said:
-    """Repeat the last message word by word; `fail <code>` fails so, `wait` waits until nobody else does."""
+    """Repeat the last message word by word; `settings` tells how it was asked to,
+    `fail <code>` fails so, `wait` waits until nobody else does."""
     said = " ".join(part.text for part in inputs.messages[-1].content if part.text)
+    if said.startswith("settings"):
+        said = inputs.sampling.model_dump_json(exclude_defaults=True)
     if said.startswith("fail "):
         raise error_from_code(said.split()[1], "as you wish", retryable=False, retry_after_s=7.0)
     for item in (*inputs.images, *inputs.clips, *inputs.videos):
@@ -112,13 +117,22 @@ async def answer(context: Context[Any], inputs: Told) -> Said:
     words = said.split()
     spoken = words[: inputs.sampling.max_tokens]
     for index, word in enumerate(spoken):
-        await context.emit(word if index == 0 else f" {word}")
+        told = {} if inputs.sampling.top_logprobs is None else {"logprobs": [_word(word)], "first": index}
+        await context.emit(word if index == 0 else f" {word}", **told)
         if word == "wait":
             await _wait(context, said)
+    backwards = " ".join(spoken[::-1])
+    for choice in range(1, inputs.sampling.n):
+        await context.emit(choice=choice, offset=0, content=backwards)
     asked = sum(len((part.text or "").split()) for message in inputs.messages for part in message.content)
+    reason = "stop" if len(spoken) == len(words) else "length"
+    logprobs = None if inputs.sampling.top_logprobs is None else tuple(_word(word) for word in spoken)
+    first = Choice(text=" ".join(spoken), finish_reason=reason, logprobs=logprobs)
+    others = [Choice(text=backwards, finish_reason="length")] * (inputs.sampling.n - 1)
     return Said(
-        text=" ".join(spoken),
-        finish_reason="stop" if len(spoken) == len(words) else "length",
+        text=first.text,
+        finish_reason=reason,
+        choices=(first, *others) if others or logprobs else (),
         usage=Usage(
             prompt_tokens=asked,
             completion_tokens=len(spoken),
@@ -126,6 +140,12 @@ async def answer(context: Context[Any], inputs: Told) -> Said:
             by_modality={"image": len(inputs.images)},
         ),
     )
+
+
+def _word(word: str) -> ChosenToken:
+    """A word is as unlikely as it is long."""
+    own = TokenLogprob(token=word, utf8=tuple(word.encode()), logprob=-len(word))
+    return ChosenToken(**own.model_dump(), top=(own,))
 
 
 async def _wait(context: Context[Any], said: str) -> None:
