@@ -36,8 +36,7 @@ OmnibusError                     internal               everything of ours
 │   └── HandlerError             handler_failed         a handler raised something that is not ours
 ├── PoolError                    pool_failed
 │   ├── WorkerStartError         worker_start_failed
-│   ├── StackConfigError         stack_config           ports, folders, locks, settings
-│   └── DrainingError            draining               (retryable) the worker is stopping
+│   └── StackConfigError         stack_config           ports, folders, locks, settings
 └── GatewayError                 gateway_failed
     ├── UnauthorizedError        unauthorized
     └── UnknownRequestError      unknown_request
@@ -306,13 +305,6 @@ class StackConfigError(PoolError):
     """A port, folder, lock or setting that does not work."""
 
     code = "stack_config"
-
-
-class DrainingError(PoolError):
-    """The worker is stopping and takes nothing new."""
-
-    code = "draining"
-    retryable_by_default = True
 
 
 class GatewayError(OmnibusError):

@@ -52,7 +52,7 @@ class DeadLetters:
             event=event,
             error=error_record(error, event.stage),
             attempts=delivery.attempt,
-            first_delivered_s=delivery.queued_s,
+            queued_s=delivery.queued_s,
             dead_s=time.time(),
             worker=self._worker,
         )

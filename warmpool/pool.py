@@ -1,4 +1,4 @@
-"""A fixed pool: keeps so many workers of each group alive."""
+"""A fixed pool: keeps the processes of a deployment alive."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ class PoolConfig:
     """What the pool keeps alive.
 
     Attributes:
-        workers: Number of workers by group.
-        command: Starts a worker; `--group NAME` is added.
-        environment: Of the workers.
-        logs: Folder of their log files.
-        grace_s: How long a worker may take to stop.
-        start_attempts: A worker that fails this often in a row before it was ever stable fails the pool.
+        commands: What to run, by slot, such as `media-0`.
+        environment: Of the processes.
+        logs: Folder of their log files, one a slot.
+        grace_s: How long a process may take to stop.
+        start_attempts: One that fails this often in a row before it was ever stable fails the pool.
     """
 
-    workers: Mapping[str, int]
-    command: Sequence[str]
+    commands: Mapping[str, Sequence[str]]
     environment: Mapping[str, str]
     logs: Path
     grace_s: float = 15.0
@@ -43,27 +41,23 @@ class PoolConfig:
 
 
 class Pool:
-    """Worker processes that are started again when they die. Use as a context manager."""
+    """Processes that are started again when they die. Use as a context manager."""
 
     def __init__(self, config: PoolConfig) -> None:
         self._config = config
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
-        self._stopping = False
 
     async def __aenter__(self) -> Self:
-        """Start every worker; they become ready by themselves."""
-        for group, count in self._config.workers.items():
-            for number in range(count):
-                keeper = self._keep(group, f"{group}-{number}")
-                self._keepers.append(asyncio.get_running_loop().create_task(keeper, name=f"keep-{group}-{number}"))
+        """Start every process; they become ready by themselves."""
+        loop = asyncio.get_running_loop()
+        self._keepers = [loop.create_task(self._keep(slot), name=f"keep-{slot}") for slot in self._config.commands]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop every worker, all at the same time."""
-        self._stopping = True
+        """Stop every process, all at the same time."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -75,7 +69,7 @@ class Pool:
         return {slot: process.pid for slot, process in self._processes.items() if process.returncode is None}
 
     async def failed(self) -> None:
-        """Return never; raise when a worker cannot be kept alive.
+        """Return never; raise when a process cannot be kept alive.
 
         Raises:
             WorkerStartError: It failed again and again; names its log file.
@@ -85,23 +79,31 @@ class Pool:
         for keeper in done:
             keeper.result()
 
-    async def _keep(self, group: str, slot: str) -> None:
+    async def _keep(self, slot: str) -> None:
         failures = 0
         while True:
             started_s = time.monotonic()
-            command = [*self._config.command, "--group", group]
             log_path = self._config.logs / f"{slot}.log"
-            process = await spawn(command, environment=self._config.environment, log_path=str(log_path))
+            process = await spawn(
+                self._config.commands[slot], environment=self._config.environment, log_path=str(log_path)
+            )
             self._processes[slot] = process
             status = await process.wait()
             failures = 1 if time.monotonic() - started_s > _STABLE_S else failures + 1
             if failures >= self._config.start_attempts and status == 1:
                 raise WorkerStartError(
-                    f"worker {slot} failed {failures} times in a row; its log is {log_path}:\n{log_tail(log_path)}"
+                    f"{slot} failed {failures} times in a row; its log is {log_path}:\n{log_tail(log_path)}"
                 )
             delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (failures - 1))
-            log.warning("worker %s ended with status %s; starting it again in %.1f s", slot, status, delay_s)
+            log.warning("%s ended with status %s; starting it again in %.1f s", slot, status, delay_s)
             await asyncio.sleep(delay_s)
+
+
+def worker_commands(command: Sequence[str], workers: Mapping[str, int]) -> dict[str, list[str]]:
+    """Commands by slot for so many workers of each group; `--group NAME` is added to the command."""
+    return {
+        f"{group}-{number}": [*command, "--group", group] for group, count in workers.items() for number in range(count)
+    }
 
 
 def log_tail(path: Path, lines: int = 5) -> str:

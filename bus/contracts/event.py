@@ -178,7 +178,7 @@ class DeadLetter(Contract):
     event: Event
     error: ErrorRecord
     attempts: int
-    first_delivered_s: float
+    queued_s: float
     dead_s: float
     worker: str
 

@@ -43,7 +43,6 @@ STATUSES: Mapping[str, int] = {
     "cancelled": 499,
     "model_source_failed": 502,
     "bus_unavailable": 503,
-    "draining": 503,
     "store_unavailable": 503,
     "worker_start_failed": 503,
     "deadline_exceeded": 504,

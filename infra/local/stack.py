@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +24,7 @@ from infra.local.folder import DataFolder, StackInfo
 from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
 from warmpool.lease import read_leases
-from warmpool.pool import Pool, PoolConfig, log_tail
-from warmpool.process import spawn, stop
+from warmpool.pool import Pool, PoolConfig, worker_commands
 
 log = logging.getLogger("omnibus.stack")
 
@@ -38,15 +38,16 @@ class Stack:
     Attributes:
         info: How to reach the stack.
         pool: Its workers.
+        gateway: Its gateway.
         nats: Its bus.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._stack = AsyncExitStack()
-        self._gateway: asyncio.subprocess.Process | None = None
         self.info: StackInfo
         self.pool: Pool
+        self.gateway: Pool
         self.nats: NatsServer
 
     async def __aenter__(self) -> Self:
@@ -102,19 +103,15 @@ class Stack:
         Raises:
             WorkerStartError: It failed again and again.
         """
-        assert self._gateway is not None
-        loop = asyncio.get_running_loop()
-        gateway = loop.create_task(self._gateway.wait())
-        kept = [loop.create_task(self.pool.failed()), loop.create_task(self.nats.failed())]
+        parts = (self.pool.failed(), self.gateway.failed(), self.nats.failed())
+        kept = [asyncio.get_running_loop().create_task(part) for part in parts]
         try:
-            await asyncio.wait([gateway, *kept], return_when=asyncio.FIRST_COMPLETED)
-            for part in kept:
-                if part.done():
-                    part.result()
+            done, _ = await asyncio.wait(kept, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
         finally:
-            for task in (gateway, *kept):
+            for task in kept:
                 task.cancel()
-        raise WorkerStartError(f"the gateway ended; its log is {self._logs / 'gateway.log'}")
 
     async def _open(self) -> None:
         settings = self._settings
@@ -137,23 +134,16 @@ class Stack:
         shared.sweep()
         self._stack.callback(shared.sweep)
         environment = self._environment()
-        self.pool = await self._stack.enter_async_context(
-            Pool(
-                PoolConfig(
-                    workers=settings.worker_counts,
-                    command=[*_COMMAND, "worker"],
-                    environment=environment,
-                    logs=folder.logs,
-                    grace_s=settings.grace_s + 5,
-                )
-            )
-        )
-        self._gateway = await spawn(
-            [*_COMMAND, "gateway"], environment=environment, log_path=str(folder.logs / "gateway.log")
-        )
-        self._stack.push_async_callback(stop, self._gateway, settings.grace_s + 5)
+        workers = worker_commands([*_COMMAND, "worker"], settings.worker_counts)
+        self.pool = await self._keep(workers, environment)
+        self.gateway = await self._keep({"gateway": [*_COMMAND, "gateway"]}, environment)
         await self._wait_for_gateway()
         folder.publish(self.info)
+
+    async def _keep(self, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Pool:
+        grace_s = self._settings.grace_s + 5
+        config = PoolConfig(commands=commands, environment=environment, logs=self._logs, grace_s=grace_s)
+        return await self._stack.enter_async_context(Pool(config))
 
     def _environment(self) -> dict[str, str]:
         own = {
@@ -168,14 +158,16 @@ class Stack:
         return {**os.environ, **{PREFIX + name: value for name, value in own.items()}}
 
     async def _wait_for_gateway(self) -> None:
-        assert self._gateway is not None
-        while self._gateway.returncode is None:
-            with socket.socket() as probe:
-                if probe.connect_ex((self._settings.host, self._settings.port)) == 0:
-                    return
-            await asyncio.sleep(_PROBE_S)
-        log_path = self._logs / "gateway.log"
-        raise WorkerStartError(f"the gateway did not start; its log is {log_path}:\n{log_tail(log_path)}")
+        failed = asyncio.get_running_loop().create_task(self.gateway.failed())
+        try:
+            while not failed.done():
+                with socket.socket() as probe:
+                    if probe.connect_ex((self._settings.host, self._settings.port)) == 0:
+                        return
+                await asyncio.wait([failed], timeout=_PROBE_S)
+            failed.result()
+        finally:
+            failed.cancel()
 
 
 def check_port(host: str, port: int) -> None:

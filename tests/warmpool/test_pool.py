@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import WorkerStartError
-from warmpool.pool import Pool, PoolConfig
+from warmpool.pool import Pool, PoolConfig, worker_commands
 
 _IDLE = "import sys, time; print(sys.argv[1:], flush=True); time.sleep(600)"
 _BROKEN = "import sys; print('no model here'); sys.exit(1)"
@@ -20,7 +20,7 @@ _BROKEN = "import sys; print('no model here'); sys.exit(1)"
 
 def config(folder: Path, code: str, **workers: int) -> PoolConfig:
     command = [sys.executable, "-c", code]
-    return PoolConfig(workers=workers, command=command, environment=dict(os.environ), logs=folder, grace_s=5)
+    return PoolConfig(commands=worker_commands(command, workers), environment=dict(os.environ), logs=folder, grace_s=5)
 
 
 async def until(condition: Callable[[], bool]) -> None:
