@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uvicorn
 
+from bus.errors import GatewayError
 from functions.gateway.app import create_app
 from functions.gateway.config import GatewayConfig
 
@@ -16,6 +17,9 @@ async def serve(config: GatewayConfig, host: str, port: int, grace_s: float) -> 
         host: Address to listen on.
         port: Port to listen on.
         grace_s: Seconds that open requests may go on after the signal.
+
+    Raises:
+        GatewayError: It did not start.
     """
     server = uvicorn.Server(
         uvicorn.Config(
@@ -33,3 +37,5 @@ async def serve(config: GatewayConfig, host: str, port: int, grace_s: float) -> 
         )
     )
     await server.serve()
+    if not server.started:
+        raise GatewayError(f"the gateway did not start on {host}:{port}; the reason is in its log above")

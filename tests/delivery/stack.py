@@ -45,6 +45,13 @@ class Stack:
         assert response.status_code == 200, response.text
         return response
 
+    def gateway_pid(self) -> int:
+        """Of the gateway's process."""
+        for pid in self.children():
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2:-1] == [b"gateway"]:
+                return pid
+        raise AssertionError("no gateway runs")
+
     def children(self) -> list[int]:
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):

@@ -112,6 +112,22 @@ async def test_fifty_requests_survive_a_kill_of_everything_and_are_answered_once
                 assert outputs_of(result) == {"number": 10, "seen": ["one", "two", "three"]}
 
 
+async def test_a_gateway_that_is_killed_comes_back(tmp_path: Path):
+    async with running(tmp_path, OMNIBUS_WORKERS="media=1") as stack:
+        await stack.ready()
+        first = stack.gateway_pid()
+        os.kill(first, signal.SIGKILL)
+        while True:
+            try:
+                health = await stack.http.get(f"{stack.info.gateway_url}/health")
+            except httpx.TransportError:
+                await asyncio.sleep(0.02)
+                continue
+            break
+        assert health.json()["workers"]["ready"] == 1
+        assert stack.gateway_pid() != first
+
+
 async def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(tmp_path: Path):
     async with running(tmp_path) as stack:
         await stack.ready()
