@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,6 +76,20 @@ class StreamOptions(_Body):
     include_usage: bool = False
 
 
+class JsonSchema(_Body):
+    """A JSON schema; it is followed strictly, whatever `strict` says."""
+
+    definition: dict[str, Any] = Field(default_factory=dict, alias="schema")
+
+
+class ResponseFormat(_Body):
+    """What the answer looks like: `text`, `json_object`, `json_schema` or, an extension, `regex`."""
+
+    type: str
+    json_schema: JsonSchema | None = None
+    regex: str | None = None
+
+
 class ChatBody(_Body):
     """A chat completion request.
 
@@ -100,6 +115,7 @@ class ChatBody(_Body):
     top_k: int | None = Field(default=None, description="An extension.")
     min_p: float | None = Field(default=None, description="An extension.")
     repetition_penalty: float | None = Field(default=None, description="An extension.")
+    response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
     audio: AudioOutput | None = None
 
@@ -141,8 +157,6 @@ def _check_supported(body: ChatBody) -> None:
     for name in ("tools", "functions", "web_search_options"):
         if extra.get(name):
             raise InvalidInputError(f"{name} is not supported", param=name)
-    if (response_format := extra.get("response_format")) not in (None, {"type": "text"}):
-        raise InvalidInputError(f"response_format {response_format} is not supported", param="response_format")
     unknown = set(body.modalities or ()) - {"text", "audio"}
     if unknown:
         raise InvalidInputError(f"modalities are text and audio, not {', '.join(sorted(unknown))}", param="modalities")
@@ -200,9 +214,26 @@ def _sampling(body: ChatBody) -> SamplingOptions:
         "max_tokens": limit,
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop,
+        "format": None if body.response_format is None else _format(body.response_format),
         **{name: getattr(body, name) for name in _SAMPLING},
     }
     return validate(SamplingOptions, {name: value for name, value in fields.items() if value is not None})
+
+
+def _format(wanted: ResponseFormat) -> dict[str, str] | None:
+    if wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return {"type": "json_object"}
+    if wanted.type == "json_schema" and wanted.json_schema is not None:
+        return {"type": "json_schema", "definition": json.dumps(wanted.json_schema.definition)}
+    if wanted.type == "regex" and wanted.regex is not None:
+        return {"type": "regex", "definition": wanted.regex}
+    raise InvalidInputError(
+        f"response_format is of type {wanted.type!r} without what the type says; "
+        "text, json_object, json_schema and regex are taken",
+        param="response_format",
+    )
 
 
 def _speech(body: ChatBody) -> SpeechOptions | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +24,9 @@ from functions.stages.streaming import AnswerStream
 
 if TYPE_CHECKING:
     from runtime.generation.engine import TextEngine
+    from runtime.generation.grammar import GrammarCompiler
     from runtime.generation.request import Generation, PromptTokens
+    from runtime.generation.sampler import Constraint
     from runtime.generation.sampling import SamplingConfig
     from runtime.generation.tokenizer import ChatTokenizer
     from runtime.repository import Repository
@@ -56,6 +58,7 @@ class Generator:
 
     engine: TextEngine
     tokenizer: ChatTokenizer
+    grammars: GrammarCompiler
     hidden: int
     ref: str
 
@@ -64,15 +67,18 @@ def setup(repository: Repository) -> Generator:
     """Load the language model and start its engine."""
     from runtime.generation.decoder import LlamaDecoder
     from runtime.generation.engine import TextEngine
+    from runtime.generation.grammar import GrammarCompiler
     from runtime.generation.tokenizer import ChatTokenizer
 
     manifest = repository.resolve(LANGUAGE_MODEL)
     folder = repository.folder(manifest)
     tokenizer = ChatTokenizer(folder)
-    engine = TextEngine(LlamaDecoder(folder, manifest, slots=_SLOTS), tokenizer.token_bytes)
+    decoder = LlamaDecoder(folder, manifest, slots=_SLOTS)
+    engine = TextEngine(decoder, tokenizer.token_bytes)
     engine.open()
     atexit.register(engine.close)
-    return Generator(engine, tokenizer, manifest.dims["hidden"], manifest.ref)
+    grammars = GrammarCompiler(tokenizer, decoder.vocabulary, decoder.end_tokens)
+    return Generator(engine, tokenizer, grammars, manifest.dims["hidden"], manifest.ref)
 
 
 @function(
@@ -88,7 +94,7 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
     """Generate, and stream the text.
 
     Raises:
-        InvalidInputError: A prompt that was fused for another model.
+        InvalidInputError: A prompt that was fused for another model, or a form of the answer that cannot be followed.
         ContextLengthError: A prompt without room for an answer.
         OverloadedError: (retryable) too many requests wait.
         CancelledRequestError: Nobody waits any more.
@@ -98,8 +104,9 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         raise InvalidInputError(f"the prompt was fused for {inputs.prompt.model}, here is {context.model.ref}")
     options = inputs.sampling or SamplingOptions()
     prompt = await _tokens(context, inputs.prompt)
+    constraints = await _constraints(context, options)
     tells = options.top_logprobs is not None
-    with _started(context, prompt, options) as generations:
+    with _started(context, prompt, options, constraints) as generations:
         streams = [
             AnswerStream(context=context, token_bytes=context.model.tokenizer.token_bytes, index=index, tells=tells)
             for index in range(len(generations))
@@ -124,16 +131,22 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
 
 
 @contextmanager
-def _started(context: Context[Generator], prompt: PromptTokens, options: SamplingOptions) -> Iterator[list[Generation]]:
+def _started(
+    context: Context[Generator],
+    prompt: PromptTokens,
+    options: SamplingOptions,
+    constraints: Sequence[Constraint | None],
+) -> Iterator[list[Generation]]:
     """One answer for each that is wanted; whatever ends one of them ends all."""
     generations: list[Generation] = []
     try:
-        for index in range(options.n):
+        for index, constraint in enumerate(constraints):
             # The first one computes the prompt, the others take it from the engine's prefix cache.
-            generations.append(  # noqa: PERF401 - those before one that is refused are cancelled below
+            generations.append(
                 context.model.engine.submit(
                     prompt,
                     _sampling(context, options, index),
+                    constraint=constraint,
                     deadline_s=context.event.deadline_s,
                     is_cancelled=lambda: context.cancelled,
                 )
@@ -142,6 +155,13 @@ def _started(context: Context[Generator], prompt: PromptTokens, options: Samplin
     finally:
         for generation in generations:
             generation.cancel()
+
+
+async def _constraints(context: Context[Generator], options: SamplingOptions) -> Sequence[Constraint | None]:
+    if options.format is None:
+        return [None] * options.n
+    compile_ = context.model.grammars.compile
+    return await context.run(compile_, options.format.type, options.format.definition, options.n)
 
 
 async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTokens:

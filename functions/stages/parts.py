@@ -25,6 +25,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bus.contracts import Contract, MediaRef, TensorRef, TokenBlock
+from functions.stages.answer_format import AnswerFormat
 
 
 class MediaItem(Contract):
@@ -116,6 +117,7 @@ class SamplingOptions(Contract):
     logit_bias: dict[TokenId, Bias] = Field(default_factory=dict, max_length=1024)
     top_logprobs: int | None = Field(default=None, ge=0, le=20, description="None: no log-probabilities at all.")
     n: int = Field(default=1, ge=1, le=16, description="Answers to one prompt.")
+    format: AnswerFormat | None = Field(default=None, description="None: free text.")
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64, description="None: derived from the request id.")
     stop: tuple[str, ...] = Field(default=(), max_length=16)
 

@@ -27,6 +27,8 @@ from runtime.generation.sampler import Constraint, TokenChoice, choose_tokens
 from runtime.generation.sampling import SamplingConfig
 from runtime.generation.scheduler import Scheduler, Sequence, step_inputs
 
+_NO_TOKEN = "no token can come next: the model gave no numbers, or its grammar became too complex; verify its files"
+
 log = logging.getLogger("omnibus.generation")
 
 
@@ -204,7 +206,7 @@ class TextEngine:
         """Deliver what is certain after one more token."""
         if choice is None:
             with self._work:
-                self._end(sequence, EngineError("the model's logits are not numbers; verify its files"))
+                self._end(sequence, EngineError(_NO_TOKEN))
             return
         token = choice.token
         ended = token in self._decoder.end_tokens

@@ -21,7 +21,7 @@ class Constraint(Protocol):
     """What an answer has to look like."""
 
     def allowed(self) -> NDArray[np.bool_]:
-        """The tokens that may come next, bool `(vocabulary,)`; at least one."""
+        """The tokens that may come next, bool `(vocabulary,)`; none where no answer is possible any more."""
 
     def accept(self, token: int) -> None:
         """Go on behind a token."""
@@ -80,7 +80,7 @@ class Sampler:
 
 
 def choose_tokens(samplers: Sequence[Sampler], logits: Floats) -> list[TokenChoice | None]:
-    """The next token of each answer; None where the logits are no numbers.
+    """The next token of each answer; None where the logits are no numbers, or the constraint leaves none.
 
     Args:
         samplers: One for each row.
@@ -91,7 +91,7 @@ def choose_tokens(samplers: Sequence[Sampler], logits: Floats) -> list[TokenChoi
     _adjust(samplers, logits)
     tokens = logits.argmax(axis=1)
     # argmax finds a NaN before any number.
-    sound = ~np.isnan(logits[np.arange(len(tokens)), tokens])
+    sound = logits[np.arange(len(tokens)), tokens] > -np.inf
     drawn = [row for row, sampler in enumerate(samplers) if not sampler.config.greedy and sound[row]]
     if drawn:
         chosen = [samplers[row] for row in drawn]

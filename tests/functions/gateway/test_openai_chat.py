@@ -192,6 +192,25 @@ def test_every_setting_reaches_the_functions(openai: OpenAI) -> None:
     assert json.loads(completion.choices[0].message.content or "") == settings
 
 
+@pytest.mark.parametrize(
+    ("response_format", "reached"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "json_object"}),
+        ({"type": "regex", "regex": "a+"}, {"type": "regex", "definition": "a+"}),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"type": "null"}}},
+            {"type": "json_schema", "definition": '{"type": "null"}'},
+        ),
+    ],
+)
+def test_the_form_of_the_answer_reaches_the_functions(openai: OpenAI, response_format: Any, reached: Any) -> None:
+    completion = openai.chat.completions.create(
+        model="chat", messages=[{"role": "user", "content": "settings"}], response_format=response_format
+    )
+    assert json.loads(completion.choices[0].message.content or "").get("format") == reached
+
+
 def test_any_script_and_an_empty_prompt_are_answered(openai: OpenAI) -> None:
     for text in ("日本語 العربية हिन्दी 🐈", "a\u0000b \ud7ff\U0010ffff", ""):
         completion = openai.chat.completions.create(model="chat", messages=[{"role": "user", "content": text}])
@@ -228,7 +247,8 @@ def test_an_unknown_model_is_404(openai: OpenAI) -> None:
             "messages.0.content.0.input_audio.data",
         ),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"modalities": ["text", "smell"]}, "modalities"),
         ({"modalities": ["audio"], "audio": {"voice": "x", "format": "midi"}}, "audio.format"),
         ({"temperature": "hot"}, "temperature"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -217,6 +218,18 @@ async def test_several_answers_share_their_prompt_and_stream_beside_each_other(
 async def test_the_likeliest_word_can_be_ruled_out(environment: FunctionEnvironment) -> None:
     ruled = {"max_tokens": 8, "logit_bias": {"7042": -100.0}}
     assert "Paris" not in (await answer(environment, user({"text": FRANCE}), sampling=ruled))["text"]
+
+
+async def test_an_answer_has_the_form_that_was_asked_for(environment: FunctionEnvironment) -> None:
+    schema = {"type": "object", "properties": {"city": {"enum": ["Rome", "Paris", "Oslo"]}}, "required": ["city"],
+              "additionalProperties": False}  # fmt: skip
+    form = {"type": "json_schema", "definition": json.dumps(schema)}
+    settings = {"format": form, "n": 2, "temperature": 0.2, "seed": 1}
+    outputs = await answer(environment, user({"text": FRANCE}), sampling=settings)
+    assert [json.loads(choice["text"]) for choice in outputs["choices"]] == [{"city": "Paris"}] * 2
+    wrong = {"type": "json_schema", "definition": '{"type": "colour"}'}
+    with pytest.raises(InvalidInputError, match="cannot be followed"):
+        await answer(environment, user({"text": FRANCE}), sampling={"format": wrong})
 
 
 async def test_limits_and_stop_strings_end_the_answer(environment: FunctionEnvironment) -> None:
