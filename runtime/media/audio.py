@@ -91,8 +91,7 @@ def decode_track(
     if stream.codec_context is None:
         raise MediaUnsupportedError("the file's sound is of a codec that is not known here")
     claimed_s = claimed_seconds(container, stream)
-    if claimed_s is not None:
-        check_seconds(claimed_s, limits)
+    check_seconds(_counted_seconds(container, stream, limits) if claimed_s is None else claimed_s, limits)
     most = int(limits.max_seconds * sample_rate_hz)
     parts: list[Samples] = []
     held = 0
@@ -120,6 +119,21 @@ def claimed_seconds(container: InputContainer, stream: AudioStream) -> float | N
     if stream.duration is not None and stream.time_base is not None:
         return float(stream.duration * stream.time_base)
     return None if container.duration is None else container.duration / av.time_base
+
+
+def _counted_seconds(container: InputContainer, stream: AudioStream, limits: MediaLimits) -> float:
+    """Length by the packets, which are counted without decoding them, until there are too many."""
+    seconds = 0.0
+    try:
+        for packet in container.demux(stream):
+            if packet.duration and packet.time_base is not None:
+                seconds += float(packet.duration * packet.time_base)
+            if seconds > limits.max_seconds:
+                break
+        container.seek(0)
+    except av.error.FFmpegError as error:
+        raise MediaUnreadableError(f"the audio could not be read ({error})") from error
+    return seconds
 
 
 def check_seconds(seconds: float, limits: MediaLimits) -> None:
