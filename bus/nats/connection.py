@@ -111,6 +111,30 @@ def refused(what: str, failure: Mapping[str, Any]) -> BusError:
     return kind(f"{what}: {failure.get('description', failure)}", err_code=failure.get("err_code"))
 
 
+class _Told:
+    """What the driver tells while it connects and later.
+
+    Attributes:
+        refused: Done when the server refuses our credentials.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._servers = servers
+        self._last = ""
+
+    async def error(self, error: Exception) -> None:
+        if "authorization violation" in str(error).lower() and not self.refused.done():
+            self.refused.set_result(None)
+        text = f"{type(error).__name__}: {error}"
+        # A server that is down answers ten tries a second with the same words.
+        log.log(logging.DEBUG if text == self._last else logging.WARNING, "nats: %s", text)
+        self._last = text
+
+    async def disconnect(self) -> None:
+        log.info("nats: disconnected from %s", self._servers)
+
+
 async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]]) -> Client:
     """Open a connection that heals itself.
 
@@ -125,40 +149,9 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
     """
     if config.credentials is not None and not os.path.isfile(config.credentials):  # noqa: ASYNC240 - once
         raise StackConfigError(f"no NATS credentials at {config.credentials}; name a .creds file that is there")
-    refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    last_told = ""
-
-    async def on_error(error: Exception) -> None:
-        nonlocal last_told
-        if "authorization violation" in str(error).lower() and not refusal.done():
-            refusal.set_result(None)
-        text = f"{type(error).__name__}: {error}"
-        # A server that is down answers ten tries a second with the same words.
-        log.log(logging.DEBUG if text == last_told else logging.WARNING, "nats: %s", text)
-        last_told = text
-
-    async def on_disconnect() -> None:
-        log.info("nats: disconnected from %s", config.servers)
-
-    client = Client()
-    opening = asyncio.get_running_loop().create_task(
-        client.connect(
-            servers=config.url.split(","),
-            name=config.name,
-            token=config.token,
-            user_credentials=config.credentials,
-            connect_timeout=2,
-            allow_reconnect=True,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=config.reconnect_wait_s,  # type: ignore[arg-type] # any number of seconds works
-            ping_interval=20,
-            max_outstanding_pings=2,
-            error_cb=on_error,
-            disconnected_cb=on_disconnect,
-            reconnected_cb=on_reconnect,
-        )
-    )
-    waiting: set[asyncio.Future[None]] = {opening, refusal}
+    client, told = Client(), _Told(config.servers)
+    opening = asyncio.get_running_loop().create_task(client.connect(**_options(config, told, on_reconnect)))
+    waiting: set[asyncio.Future[None]] = {opening, told.refused}
     await asyncio.wait(waiting, timeout=config.connect_timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if opening.done() and not opening.cancelled() and opening.exception() is None:
         return client
@@ -169,12 +162,30 @@ async def connect(config: NatsConfig, on_reconnect: Callable[[], Awaitable[None]
         with translated(f"connecting to {config.servers}"):
             opening.result()
     await client.close()
-    if refusal.done():
+    if told.refused.done():
         raise UnauthorizedError(f"{config.servers} refused our credentials; check the token", url=config.servers)
     raise BusUnavailableError(
         f"no NATS server answered at {config.servers} within {config.connect_timeout_s:g} s; is it running there?",
         url=config.servers,
     )
+
+
+def _options(config: NatsConfig, told: _Told, on_reconnect: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+    return {
+        "servers": config.url.split(","),
+        "name": config.name,
+        "token": config.token,
+        "user_credentials": config.credentials,
+        "connect_timeout": 2,
+        "allow_reconnect": True,
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": config.reconnect_wait_s,
+        "ping_interval": 20,
+        "max_outstanding_pings": 2,
+        "error_cb": told.error,
+        "disconnected_cb": told.disconnect,
+        "reconnected_cb": on_reconnect,
+    }
 
 
 async def ask(client: Client, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> Msg:

@@ -15,7 +15,6 @@ from bus.contracts import TokenChunk
 from bus.errors import OmnibusError
 from bus.ports import ObjectStore
 from bus.store.media import load_media
-from functions.client import Running
 from functions.gateway import requests
 from functions.gateway.errors import error_body, request_id_of
 from functions.gateway.event_stream import DONE, EventStream, event
@@ -23,6 +22,7 @@ from functions.gateway.model_names import models_of
 from functions.gateway.openai_chat_body import ChatBody, chat_inputs
 from functions.gateway.openai_chat_choices import ChoiceDeltas, Delta, choices_of, logprobs_shape, token_shape
 from functions.gateway.services import config_of, services_of
+from functions.running import Running
 from functions.stages.assemble import Answer
 from functions.stages.choices import Choice
 

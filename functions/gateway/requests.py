@@ -14,9 +14,9 @@ from starlette.responses import Response
 from bus.contracts import Lane
 from bus.contracts.codec import digest
 from bus.errors import CancelledRequestError, InvalidInputError
-from functions.client import Running
 from functions.gateway.errors import request_id_of
 from functions.gateway.services import config_of, services_of
+from functions.running import Running
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MAX_LABEL_LENGTH = 1024

@@ -9,8 +9,9 @@ import click
 
 from bus.contracts import Lane, Request, Result
 from bus.errors import InvalidInputError
-from functions.client import PipelineClient, new_request_id, outputs_of
+from functions.client import PipelineClient, new_request_id
 from functions.flow.catalog import Pipelines
+from functions.running import outputs_of
 from infra.cli.connect import open_bus, run
 
 

@@ -17,9 +17,10 @@ from bus import subjects
 from bus.contracts import Lane, Result, ResultStatus, WorkerState
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
-from functions.client import PipelineClient, outputs_of
+from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
 from functions.registry import registry
+from functions.running import outputs_of
 from infra.local.nats_server import NatsServer
 from tests.delivery.processes import omnibus, runs, until
 from warmpool.lease import read_leases

@@ -14,8 +14,9 @@ import pytest
 
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
-from functions.client import PipelineClient, outputs_of
+from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
+from functions.running import outputs_of
 from infra.local.folder import find_stack
 from runtime.repository import Repository
 from tests.delivery.processes import alive, until

@@ -11,11 +11,11 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig, connect
 from bus.nats.streams import request
 from bus.subjects import function_stream
-from functions.client import outputs_of
 from functions.context import Context
 from functions.environment import FunctionEnvironment
 from functions.flow.parse import parse
 from functions.registry import Registry
+from functions.running import outputs_of
 from functions.spec import FunctionSpec
 from tests.bus.behaviour.receiver import until
 from tests.bus.nats_server import nats_server

@@ -20,9 +20,10 @@ from bus.errors import (
     UnknownRequestError,
 )
 from functions import Reject, Retry, Skip
-from functions.client import PipelineClient, outputs_of
+from functions.client import PipelineClient
 from functions.environment import FunctionEnvironment
 from functions.flow.parse import parse
+from functions.running import outputs_of
 from tests.functions.words import DIAMOND, Log, word_functions
 
 

@@ -13,10 +13,11 @@ from bus.contracts import Result, ResultStatus
 from bus.errors import InvalidInputError, UnknownRequestError
 from bus.memory import MemoryBus
 from functions import Retry
-from functions.client import PipelineClient, outputs_of
+from functions.client import PipelineClient
 from functions.environment import FunctionEnvironment
 from functions.flow.parse import parse
 from functions.replay import dead_letters, dead_letters_of, replay
+from functions.running import outputs_of
 from tests.functions.words import DIAMOND, Log, word_functions
 
 INPUTS = {"words": ["Ab"], "more": ["DE"]}
