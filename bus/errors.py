@@ -42,6 +42,7 @@ OmnibusError                     internal               everything of ours
     └── UnknownRequestError      unknown_request
 """
 
+# One file over the usual length: the tree is one thing, and is looked for in one place.
 from __future__ import annotations
 
 from collections.abc import Iterator
