@@ -86,8 +86,8 @@ def choose_tokens(samplers: Sequence[Sampler], logits: Floats) -> list[TokenChoi
         samplers: One for each row.
         logits: float32 `(row, vocabulary)`; written to.
     """
-    told = [row for row, sampler in enumerate(samplers) if sampler.config.top_logprobs is not None]
-    original = logits[told]
+    asked = [row for row, sampler in enumerate(samplers) if sampler.config.top_logprobs is not None]
+    original = logits[asked]
     _adjust(samplers, logits)
     tokens = logits.argmax(axis=1)
     # argmax finds a NaN before any number.
@@ -95,13 +95,15 @@ def choose_tokens(samplers: Sequence[Sampler], logits: Floats) -> list[TokenChoi
     drawn = [row for row, sampler in enumerate(samplers) if not sampler.config.greedy and sound[row]]
     if drawn:
         chosen = [samplers[row] for row in drawn]
-        tokens[drawn] = draw_tokens(logits[drawn], [one.config for one in chosen], [one.draw() for one in chosen])
+        tokens[drawn] = draw_tokens(logits, drawn, [one.config for one in chosen], [one.draw() for one in chosen])
     for sampler, token, valid in zip(samplers, tokens.tolist(), sound, strict=True):
         if valid:
             sampler.observe(token)
-    logprobs = _logprobs(original, tokens[told], [samplers[row].config.top_logprobs or 0 for row in told])
-    by_row = dict(zip(told, logprobs, strict=True))
-    return [TokenChoice(token, by_row.get(row)) if sound[row] else None for row, token in enumerate(tokens.tolist())]
+    told = {
+        row: _logprob(values, int(tokens[row]), samplers[row].config.top_logprobs or 0)
+        for row, values in zip(asked, original, strict=True)
+    }
+    return [TokenChoice(token, told.get(row)) if sound[row] else None for row, token in enumerate(tokens.tolist())]
 
 
 def _adjust(samplers: Sequence[Sampler], logits: Floats) -> None:
@@ -116,15 +118,9 @@ def _adjust(samplers: Sequence[Sampler], logits: Floats) -> None:
             logits[row, ~sampler.constraint.allowed()] = -np.inf
 
 
-def _logprobs(logits: Floats, tokens: NDArray[np.intp], counts: Sequence[int]) -> list[TokenLogprob]:
-    if not counts:
-        return []
-    peaks = logits.max(axis=1, keepdims=True)
-    totals = np.log(np.exp(logits - peaks).sum(axis=1, dtype=np.float64)) + peaks[:, 0]
-    order = largest(logits, max(counts)) if max(counts) else np.zeros((len(tokens), 0), np.intp)
-    values = np.take_along_axis(logits, order, axis=1) - totals[:, None]
-    own = logits[np.arange(len(tokens)), tokens] - totals
-    return [
-        TokenLogprob(int(token), float(logprob), tuple(zip(ids[:count].tolist(), top[:count].tolist(), strict=True)))
-        for token, logprob, ids, top, count in zip(tokens, own, order, values, counts, strict=True)
-    ]
+def _logprob(logits: Floats, token: int, count: int) -> TokenLogprob:
+    peak = float(logits.max())
+    total = peak + float(np.log(np.exp(logits - peak).sum(dtype=np.float64)))
+    top = largest(logits, count) if count else np.zeros(0, np.intp)
+    values = logits[top].astype(np.float64) - total
+    return TokenLogprob(token, float(logits[token]) - total, tuple(zip(top.tolist(), values.tolist(), strict=True)))

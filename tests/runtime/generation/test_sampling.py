@@ -160,6 +160,25 @@ def by_definition(logits: np.ndarray, config: SamplingConfig) -> int:
     return int(order[np.searchsorted(steps / steps[-1], uniform, side="right")])
 
 
+@pytest.mark.parametrize("settings", [{}, {"top_p": 0.999}, {"top_k": 5}, {"min_p": 1e-6}])
+@pytest.mark.parametrize("uniform", [0.0, 0.5, np.nextafter(1.0, 0.0)])
+def test_what_a_constraint_rules_out_is_never_drawn(settings: dict[str, float], uniform: float) -> None:
+    class Third:
+        def allowed(self) -> np.ndarray:
+            return np.isin(np.arange(1000), [300])
+
+        def accept(self, token: int) -> None:
+            assert token == 300
+
+    class Fixed(Sampler):
+        def draw(self) -> float:
+            return uniform
+
+    sampler = Fixed(SamplingConfig(temperature=1.0, **settings), constraint=Third())  # type: ignore[arg-type]
+    logits = np.random.default_rng(2).standard_normal((1, 1000)).astype(np.float32)
+    assert token(choose_tokens([sampler], logits)[0]) == 300
+
+
 def test_logits_that_are_no_numbers_end_their_own_row_only() -> None:
     broken = LOGITS.copy()
     broken[2] = np.nan
