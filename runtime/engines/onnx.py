@@ -63,6 +63,7 @@ class OnnxSession:
         device: See `providers.choose`.
         threads: Threads of one run on the CPU; 0: the cores that this process was given.
         spin: Whether idle threads spin between operators: faster alone, wasteful beside other work.
+        spin_us: The longest that they spin, in microseconds; 0: the runtime's own limit.
         shrink: Whether memory is given back after each run; for inputs of very different sizes, where one large one
             would otherwise hold its memory for good.
 
@@ -86,6 +87,8 @@ class OnnxSession:
         options.intra_op_num_threads = threads_for(threads)
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+        if spin and spin_us:  # a runtime that does not know the entry ignores it
+            options.add_session_config_entry("session.intra_op.spin_duration_us", str(spin_us))
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=choose(device))
         except Exception as error:  # the driver's exceptions have no common class

@@ -18,6 +18,9 @@ from runtime.generation.request import MEDIA_TOKEN
 
 Floats = NDArray[np.float32]
 
+# Longer than the gap between two operators of a decode step, and nothing beside the work of another process.
+_SPIN_US = 20
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -63,7 +66,7 @@ class LlamaDecoder:
         self.hidden = dims["hidden"]
         self.end_tokens = frozenset(manifest.parameters["end_tokens"])
         self.vocabulary = dims["vocabulary"]
-        self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device)
+        self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device, spin_us=_SPIN_US)
         self.pool = KvPool(
             layers=dims["layers"],
             kv_heads=dims["kv_heads"],
