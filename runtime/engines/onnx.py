@@ -79,6 +79,7 @@ class OnnxSession:
         device: str = "auto",
         threads: int = 0,
         spin: bool = True,
+        spin_us: int = 0,
         shrink: bool = False,
     ) -> None:
         self._path = path
