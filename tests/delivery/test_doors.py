@@ -123,6 +123,36 @@ async def test_the_openai_client_chats_about_a_picture_and_a_spoken_question(ope
     assert whole.choices[0].message.content == text
 
 
+async def test_the_openai_client_gets_several_answers_of_a_schema_with_log_probabilities(openai: AsyncOpenAI):
+    schema = {
+        "type": "object",
+        "properties": {"capital": {"enum": ["Paris", "Rome"]}},
+        "required": ["capital"],
+        "additionalProperties": False,
+    }
+    answer = await openai.chat.completions.create(
+        model="chat",
+        messages=[{"role": "user", "content": "What is the capital of France?"}],
+        response_format={"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}},
+        n=2,
+        temperature=0.2,
+        seed=1,
+        logprobs=True,
+        top_logprobs=2,
+    )
+    for choice in answer.choices:
+        assert json.loads(choice.message.content or "") == {"capital": "Paris"}
+        assert choice.logprobs is not None
+        told = choice.logprobs.content or []
+        assert b"".join(bytes(one.bytes or ()) for one in told).decode() == choice.message.content
+    again = await openai.chat.completions.create(
+        model="chat", messages=[{"role": "user", "content": "What is the capital of France?"}], max_tokens=2
+    )
+    assert again.usage is not None
+    assert again.usage.prompt_tokens_details is not None
+    assert again.usage.prompt_tokens_details.cached_tokens == 32
+
+
 async def test_the_openai_client_gets_a_spoken_answer(openai: AsyncOpenAI):
     answer = await openai.chat.completions.create(
         model="chat",
