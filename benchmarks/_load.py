@@ -6,6 +6,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+_PATIENCE_S = 30.0
+
 
 @dataclass(frozen=True)
 class Load:
@@ -25,6 +27,7 @@ async def load(port: int, path: str, body: bytes, *, clients: int, seconds: floa
 
     Raises:
         RuntimeError: A response that is not 200.
+        TimeoutError: No response for a long time.
     """
     head = (
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\n"
@@ -33,7 +36,8 @@ async def load(port: int, path: str, body: bytes, *, clients: int, seconds: floa
     times: list[float] = []
     started = time.perf_counter()
     ends = started + seconds
-    await asyncio.gather(*(_client(port, head + body, ends, times) for _ in range(clients)))
+    async with asyncio.timeout(seconds + _PATIENCE_S):
+        await asyncio.gather(*(_client(port, head + body, ends, times) for _ in range(clients)))
     return Load(len(times) / (time.perf_counter() - started), times)
 
 

@@ -52,7 +52,9 @@ async def prototype(folder: Path) -> AsyncIterator[tuple[int, str]]:
         command = [sys.executable, "-m", "benchmarks.peers.prototype"]
         processes = [
             subprocess.Popen([*command, "worker", server.url, server.token], cwd=ROOT),
-            subprocess.Popen([*command, "gateway", server.url, server.token, str(port)], cwd=ROOT),
+            subprocess.Popen(
+                [*command, "gateway", server.url, server.token, str(port)], cwd=ROOT, stderr=subprocess.DEVNULL
+            ),
         ]
         try:
             await _answers(port, "/run")

@@ -73,7 +73,7 @@ async def _worker(url: str, token: str) -> None:
         while True:
             try:
                 messages = await pull.fetch(64, timeout=5)
-            except nats.errors.TimeoutError:
+            except (nats.errors.TimeoutError, TimeoutError):
                 continue
             for message in messages:
                 task = asyncio.ensure_future(handle(message, hop))
