@@ -71,11 +71,16 @@ async def ray_serve(folder: Path) -> AsyncIterator[tuple[int, str]]:
     python = PEERS / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "ray[serve]"], check=True)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "ray[serve]"], check=True, env=own)
     port = free_port()
     script = str(ROOT / "benchmarks" / "peers" / "ray_chain.py")
     process = subprocess.Popen(
-        [str(python), script, str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        [str(python), script, str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=own,
     )
     try:
         assert process.stdout is not None
