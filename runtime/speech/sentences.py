@@ -26,6 +26,7 @@ def pieces(sentences: Iterable[str], *, most: int, good: int) -> list[str]:
 
 def split(sentence: str, most: int) -> Iterator[str]:
     """A text in parts of at most `most`: at the ends of sentences, else at other marks, at words, or anywhere."""
+    sentence = sentence.strip()
     while len(sentence) > most:
         at = _last(r"[.!?] ", sentence, most) or _last(r"[;:,] ", sentence, most)
         at = at or _last(r" ", sentence, most) or most

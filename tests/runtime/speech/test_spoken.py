@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.speech.phonemes import EnglishPhonemes
@@ -94,6 +94,7 @@ def test_mixed_scripts_keep_what_can_be_said(english: EnglishPhonemes) -> None:
     st.lists(st.text("abc ,.", min_size=1, max_size=60), max_size=12),
     st.integers(10, 40),
 )
+@example([" aaaaaaaaaa"], 10)
 def test_pieces_are_short_enough_and_lose_no_symbol(sentences: list[str], most: int) -> None:
     found = pieces(sentences, most=most, good=most)
     assert all(0 < len(piece) <= most for piece in found)
