@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from bus.errors import ContractError, UnknownFunctionError
@@ -60,3 +60,10 @@ def _place(spec: FunctionSpec) -> tuple[str, str]:
 
 registry = Registry()
 """The process's own registry; `@function` adds to it."""
+
+
+def load_functions(modules: Iterable[str] = ()) -> Registry:
+    """Register the built-in stages and the functions of other packages; the process's registry."""
+    for package in ("functions.stages", *modules):
+        registry.load(package)
+    return registry

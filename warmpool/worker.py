@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from functions.flow.join import Joins
 from functions.flow.router import Router
 from functions.flow.start import SLOTS, Starter
 from functions.invoker import Invoker, Services
-from functions.registry import Registry, registry
+from functions.registry import load_functions, registry
 from functions.spec import FunctionSpec
 from runtime.engines.cores import use_cores
 from runtime.repository import Repository
@@ -74,13 +73,6 @@ class WorkerConfig:
     threads: int = 2
     keep_objects_s: float = KEEP_S
     grace_s: float = 10.0
-
-
-def load_functions(modules: Iterable[str]) -> Registry:
-    """The built-in stages and the functions of other packages."""
-    for package in ("functions.stages", *modules):
-        registry.load(package)
-    return registry
 
 
 class Worker:

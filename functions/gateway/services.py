@@ -15,7 +15,7 @@ from bus.tensors.plane import Plane
 from functions.client import PipelineClient
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.gateway.config import GatewayConfig
-from functions.registry import Registry, registry
+from functions.registry import Registry, load_functions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,8 @@ async def open_services(config: GatewayConfig) -> AsyncIterator[GatewayServices]
         StoreUnavailableError: (retryable) the object store does not answer.
         PipelineInvalidError: A pipeline that does not compile.
     """
-    for package in ("functions.stages", *config.modules):
-        registry.load(package)
-    pipelines = Pipelines.load(registry, (BUILT_IN, *config.pipelines))
+    functions = load_functions(config.modules)
+    pipelines = Pipelines.load(functions, (BUILT_IN, *config.pipelines))
     unopened = open_store(config.store_url, access_key=config.store_access_key, secret_key=config.store_secret_key)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(unopened)
@@ -59,7 +58,7 @@ async def open_services(config: GatewayConfig) -> AsyncIterator[GatewayServices]
         bus = await stack.enter_async_context(NatsBus(config.nats))
         await bus.setup()
         client = await stack.enter_async_context(PipelineClient(bus, pipelines))
-        yield GatewayServices(bus=bus, store=store, tensors=tensors, client=client, functions=registry)
+        yield GatewayServices(bus=bus, store=store, tensors=tensors, client=client, functions=functions)
 
 
 def services_of(connection: HTTPConnection) -> GatewayServices:

@@ -12,7 +12,7 @@ import click
 from bus.errors import InvalidInputError
 from bus.store.media import save_media
 from functions.environment import FunctionEnvironment
-from functions.registry import registry
+from functions.registry import load_functions, registry
 from infra.cli.connect import run
 from infra.cli.publish import read_json
 from infra.cli.table import print_table
@@ -28,9 +28,7 @@ from infra.settings import load_settings
 def invoke(function: str, inputs: str, media: tuple[Path, ...], schema: bool) -> None:
     """Run FUNCTION once, without a bus; INPUTS is JSON, `@file` or `-`."""
     settings = load_settings()
-    for package in ("functions.stages", *settings.modules):
-        registry.load(package)
-    spec = registry.get(function)
+    spec = load_functions(settings.modules).get(function)
     if schema:
         contracts = {"inputs": spec.inputs.model_json_schema(), "outputs": spec.outputs.model_json_schema()}
         click.echo(json.dumps(contracts, indent=2))
@@ -42,8 +40,7 @@ def invoke(function: str, inputs: str, media: tuple[Path, ...], schema: bool) ->
 @click.command()
 def functions() -> None:
     """List the functions."""
-    for package in ("functions.stages", *load_settings().modules):
-        registry.load(package)
+    known = load_functions(load_settings().modules)
     print_table(
         ("FUNCTION", "GROUP", "SLOTS", "TIMEOUT", "CACHED", "STREAMS", "MODELS"),
         [
@@ -56,7 +53,7 @@ def functions() -> None:
                 "yes" if spec.streams else "",
                 ", ".join(spec.models),
             )
-            for spec in registry
+            for spec in known
         ],
     )
 

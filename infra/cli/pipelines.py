@@ -8,7 +8,7 @@ import click
 
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.flow.plan import END, REQUEST, Plan
-from functions.registry import registry
+from functions.registry import load_functions
 from infra.cli.table import print_table
 from infra.settings import load_settings
 
@@ -76,6 +76,4 @@ def _folders() -> tuple[Path, ...]:
 
 
 def _load() -> Pipelines:
-    for package in ("functions.stages", *load_settings().modules):
-        registry.load(package)
-    return Pipelines.load(registry, _folders())
+    return Pipelines.load(load_functions(load_settings().modules), _folders())

@@ -61,7 +61,7 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
             sink.write(data)
             await sink.drain()
     except OSError:
-        pass
+        pass  # a cut connection is what the proxy is for
     finally:
         sink.transport.abort()
 
