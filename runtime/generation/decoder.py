@@ -30,6 +30,7 @@ class _Step:
     embeddings: Floats
     lengths: NDArray[np.int32]
     longest: NDArray[np.int32]
+    logits_at: NDArray[np.int64]
     logits: Floats
 
 
@@ -74,7 +75,7 @@ class LlamaDecoder:
             slots=slots,
             capacity=context or context_tokens(manifest),
         )
-        self._steps: dict[int, _Step] = {}
+        self._steps: dict[tuple[int, int, int], _Step] = {}
 
     def embed(self, tokens: NDArray[np.int32], media: Floats) -> Floats:
         """Embeddings of a prompt, float32 `(token, hidden)`.
@@ -97,7 +98,25 @@ class LlamaDecoder:
         """
         step = self._bind(row, row + 1, len(embeddings))
         step.embeddings[0] = embeddings
+        step.logits_at[0] = len(embeddings) - 1
         self._run(step, np.array([start + len(embeddings)]))
+        logits: Floats = step.logits[0, 0]
+        return logits
+
+    def verify(self, row: int, tokens: NDArray[np.int32], start: int) -> Floats:
+        """Append a few tokens to a row; logits after each, float32 `(token, vocabulary)`, valid until the next.
+
+        The logits are those of decoding the tokens one by one. Tokens that are not kept need not be taken back: the
+        row's length says what is valid, and the next step writes over the rest.
+
+        Args:
+            row: Which row.
+            tokens: int32 `(token,)`.
+            start: Tokens that the row has already.
+        """
+        step = self._kept(row, row + 1, len(tokens))
+        step.embeddings[0] = self._table[tokens]
+        self._run(step, np.array([start + len(tokens)]))
         logits: Floats = step.logits[0]
         return logits
 
@@ -108,31 +127,39 @@ class LlamaDecoder:
             tokens: int32 `(row,)`.
             lengths: int64 `(row,)`, tokens of each row before this one.
         """
-        count = len(tokens)
-        step = self._steps.get(count)
-        if step is None:
-            step = self._steps[count] = self._bind(0, count, 1)
+        step = self._kept(0, len(tokens), 1)
         step.embeddings[:, 0] = self._table[tokens]
         self._run(step, lengths + 1)
-        return step.logits
+        logits: Floats = step.logits[:, 0]
+        return logits
 
     def _run(self, step: _Step, totals: NDArray[Any]) -> None:
         step.lengths[:] = totals - 1
         step.longest[()] = totals.max()
         step.binding.run()
 
-    def _bind(self, start: int, stop: int, tokens: int) -> _Step:
+    def _kept(self, start: int, stop: int, tokens: int) -> _Step:
+        """A binding that gives the logits of every token, made once for its rows and number of tokens."""
+        step = self._steps.get((start, stop, tokens))
+        if step is None:
+            step = self._steps[start, stop, tokens] = self._bind(start, stop, tokens, wanted=tokens)
+            step.logits_at[:] = np.arange(tokens)
+        return step
+
+    def _bind(self, start: int, stop: int, tokens: int, wanted: int = 1) -> _Step:
         rows = stop - start
         step = _Step(
             binding=self._session.bind(),
             embeddings=np.zeros((rows, tokens, self.hidden), np.float32),
             lengths=np.zeros(rows, np.int32),
             longest=np.zeros((), np.int32),
-            logits=np.zeros((rows, self.vocabulary), np.float32),
+            logits_at=np.zeros(wanted, np.int64),
+            logits=np.zeros((rows, wanted, self.vocabulary), np.float32),
         )
         step.binding.input("inputs_embeds", step.embeddings)
         step.binding.input("lengths", step.lengths)
         step.binding.input("capacity_used", step.longest)
+        step.binding.input("logits_at", step.logits_at)
         step.binding.output("logits", step.logits)
         for place, cache in enumerate(self.pool.rows(start, stop)):
             name = f"{place // 2}.{('key', 'value')[place % 2]}"

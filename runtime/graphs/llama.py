@@ -53,20 +53,20 @@ class LlamaShape:
     norm_epsilon: float
 
 
-def decoder(shape: LlamaShape, read: ReadTensor, *, quantized: bool = True, every_logit: bool = False) -> Graph:
+def decoder(shape: LlamaShape, read: ReadTensor, *, quantized: bool = True) -> Graph:
     """Build the graph.
 
     Inputs: `inputs_embeds` float32 (batch, token, hidden); `lengths` int32 (batch,), tokens of each row including the
     new ones, minus one; `capacity_used` int32 (), the largest of them plus one; `past_key_values.<layer>.key|value`
-    float32 (batch, kv_heads, capacity, head_dim). Outputs: `logits` float32 (batch, vocabulary) of the last token, and
-    `present.<layer>.key|value`, to be bound to the same memory as the past.
+    float32 (batch, kv_heads, capacity, head_dim); `logits_at` int64 (wanted,), the places among this step's tokens
+    whose logits are wanted. Outputs: `logits` float32 (batch, wanted, vocabulary), and `present.<layer>.key|value`, to
+    be bound to the same memory as the past.
 
     Args:
         shape: Sizes.
         read: Gives the weights: `blocks.<layer>.{attention_norm,q,k,v,o,feed_forward_norm,gate,up,down}`,
             `norm` and `head`.
         quantized: 8-bit blocks instead of float32 matrices.
-        every_logit: `logits` become (batch, token, vocabulary): for measuring a text, not for serving.
     """
     graph = Graph("llama")
     layers = _Layers(graph, shape, read, quantized)
@@ -76,19 +76,16 @@ def decoder(shape: LlamaShape, read: ReadTensor, *, quantized: bool = True, ever
     normed = graph.node("SimplifiedLayerNormalization", [stream, first], axis=-1, epsilon=shape.norm_epsilon)
     for layer in range(shape.layers):
         attended = layers.attention(layer, normed)
-        normed, stream = layers.add_and_norm(attended, stream, f"blocks.{layer}.feed_forward_norm")
-        fed = layers.feed_forward(layer, normed)
         last = layer == shape.layers - 1
-        if last and not every_logit:
-            fed, stream = (graph.node("Gather", [x, graph.constant(-1)], axis=1) for x in (fed, stream))
+        if last:
+            # Nothing after the last attention looks at another token: what nobody asked for ends here.
+            attended, stream = (graph.node("Gather", [x, "logits_at"], axis=1) for x in (attended, stream))
+        projected = layers.project(attended, f"blocks.{layer}.o", read(f"blocks.{layer}.o"))
+        normed, stream = layers.add_and_norm(projected, stream, f"blocks.{layer}.feed_forward_norm")
         following = "norm" if last else f"blocks.{layer + 1}.attention_norm"
-        normed, stream = layers.add_and_norm(fed, stream, following)
+        normed, stream = layers.add_and_norm(layers.feed_forward(layer, normed), stream, following)
     logits = layers.project(normed, "head", read("head"))
-    if every_logit:
-        graph.output(logits, "logits", np.float32, ("batch", "token", shape.vocabulary))
-    else:
-        flat = graph.node("Squeeze", [logits, graph.constant(1)])
-        graph.output(flat, "logits", np.float32, ("batch", shape.vocabulary))
+    graph.output(logits, "logits", np.float32, ("batch", "wanted", shape.vocabulary))
     return graph
 
 
@@ -102,6 +99,7 @@ class _Layers:
         graph, shape = self._graph, self._shape
         graph.input("lengths", np.int32, ("batch",))
         graph.input("capacity_used", np.int32, ())
+        graph.input("logits_at", np.int64, ("wanted",))
         cache = ("batch", shape.kv_heads, "capacity", shape.head_dim)
         for layer in range(shape.layers):
             for part in ("key", "value"):
@@ -134,7 +132,7 @@ class _Layers:
             do_rotary=1,
             rotary_interleaved=0,
         )
-        return self.project(attended, f"{block}.o", self._read(f"{block}.o"))
+        return attended
 
     def feed_forward(self, layer: int, value: str) -> str:
         block, graph = f"blocks.{layer}", self._graph

@@ -145,7 +145,7 @@ def float_logits(repository: Repository, manifest: ModelManifest, rows: np.ndarr
     (pulled,) = raw.pull(entry.id)
     file = GgufFile(raw.file(pulled, "model.gguf"))
     shape = shape_of(file)
-    llama_graph(shape, LlamaWeights(file, shape), quantized=False, every_logit=True).save(folder / "float.onnx")
+    llama_graph(shape, LlamaWeights(file, shape), quantized=False).save(folder / "float.onnx")
     session = OnnxSession(folder / "float.onnx")
     table = file.tensor("token_embd.weight")
     empty = np.zeros((1, shape.kv_heads, 0, shape.head_dim), np.float32)
@@ -155,5 +155,6 @@ def float_logits(repository: Repository, manifest: ModelManifest, rows: np.ndarr
         inputs["inputs_embeds"] = table[row][None]
         inputs["lengths"] = np.array([len(row) - 1], np.int32)
         inputs["capacity_used"] = np.array(len(row), np.int32)
+        inputs["logits_at"] = np.arange(len(row))
         results.append(session.run(inputs, ["logits"])[0][0])
     return np.stack(results)

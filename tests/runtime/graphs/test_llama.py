@@ -66,6 +66,16 @@ def test_rows_of_different_lengths_decode_together(decoder: LlamaDecoder, made: 
             np.testing.assert_allclose(found[row], expected(made, ids), atol=1e-3)
 
 
+def test_several_tokens_at_once_give_the_logits_after_each(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
+    start, more = PROMPTS[0], np.array([42, 8, 299, 11], np.int32)
+    decoder.prefill(2, embed(decoder, start), 0)
+    for proposed in (more[::-1].copy(), more):  # what the first call appended is written over by the second
+        found = decoder.verify(2, proposed, len(start))
+        for place, logits in enumerate(found):
+            ids = [*start, *proposed[: place + 1].tolist()]
+            np.testing.assert_allclose(logits, expected(made, ids), atol=1e-3)
+
+
 def test_a_row_that_moves_goes_on_as_it_was(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
     decoder.prefill(3, embed(decoder, PROMPTS[0]), 0)
     decoder.pool.move(3, 0, len(PROMPTS[0]))
