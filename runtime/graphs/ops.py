@@ -90,28 +90,42 @@ class Graph:
         self._outputs.append(_value_info(name, dtype, shape))
 
     def matmul(self, value: str, name: str, weight: NDArray[np.float32] | BlockWeight) -> str:
-        """`value @ weight.T`, in float32 or in 8-bit blocks.
+        """`value @ weight.T`, in float32 or in blocks of integers.
 
         Args:
-            value: float32 `(..., in)`.
+            value: float32 `(batch, token, in)`.
             name: Name of the weight and, with it, of the node.
             weight: `(out, in)`.
         """
         if not isinstance(weight, BlockWeight):
             return self.node("MatMul", [value, self.weight(name, weight.T)], name=f"{name}.matmul")
-        outputs = len(weight.values)
+        inputs = [
+            self._with_means(value, weight.block) if weight.means else value,
+            self.weight(name, weight.packed_values()),
+            self.weight(f"{name}.scales", weight.scales.reshape(-1)),
+        ]
+        if (zeros := weight.packed_zeros()) is not None:
+            inputs.append(self.weight(f"{name}.zeros", zeros))
         return self.node(
             "MatMulNBits",
-            [value, self.weight(name, weight.values), self.weight(f"{name}.scales", weight.scales.reshape(-1))],
+            inputs,
             domain=MICROSOFT,
             name=f"{name}.matmul",
-            K=weight.inputs,
-            N=outputs,
-            bits=8,
+            K=weight.inputs + weight.means,
+            N=len(weight.values),
+            bits=weight.bits,
             block_size=weight.block,
             # 4 lets the kernel round the activations to int8 too: VNNI instead of float32 arithmetic.
             accuracy_level=4,
         )
+
+    def _with_means(self, value: str, block: int) -> str:
+        """A value with the means of its blocks behind it, `(batch, token, in + in / block)`."""
+        key = f"{value}.means.{block}"
+        if key not in self._known:
+            means = self.node("AveragePool", [value], kernel_shape=[block], strides=[block])
+            self._known[key] = self.node("Concat", [value, means], axis=-1)
+        return self._known[key]
 
     def save(self, path: Path) -> None:
         """Write the graph, and its larger constants into `<name>.data` beside it, aligned to pages."""
