@@ -7,6 +7,9 @@ from pathlib import Path
 
 MODELS_VARIABLE = "OMNIBUS_MODELS"
 
+GRAPHS = ".graphs"
+"""Folder inside the models folder where optimised graphs are kept, `<id>/<version>/…`."""
+
 
 def default_root() -> Path:
     """The models folder: `OMNIBUS_MODELS`, else `omnibus/models` in the user's cache folder."""

@@ -13,7 +13,7 @@ from bus.contracts import ModelManifest
 from bus.errors import ModelCorruptError, ModelNotFoundError
 from runtime.repository.catalog import Catalog, CatalogEntry, builtin_catalog
 from runtime.repository.download import sha256_of
-from runtime.repository.location import default_downloads, default_root
+from runtime.repository.location import GRAPHS, default_downloads, default_root
 from runtime.repository.lock import exclusive
 from runtime.repository.progress import Progress, silent
 from runtime.repository.pull import MANIFEST, make
@@ -124,7 +124,7 @@ class Repository:
         return self._ensure(entry, progress, force=not self._is_whole(entry))
 
     def remove(self, name: str) -> ModelManifest:
-        """Delete an installed version; its downloads stay.
+        """Delete an installed version and its optimised graphs; its downloads stay.
 
         Raises:
             ModelNotFoundError: Not installed.
@@ -136,6 +136,7 @@ class Repository:
             shutil.rmtree(gone, ignore_errors=True)
             self.folder(manifest).rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
+            shutil.rmtree(self.root / GRAPHS / manifest.id / manifest.version, ignore_errors=True)
         return manifest
 
     def _ensure(self, entry: CatalogEntry, progress: Progress, force: bool) -> ModelManifest:

@@ -13,7 +13,7 @@ def _every_core_afterwards() -> Iterator[None]:
     use_cores(0)
 
 
-def test_a_session_takes_what_it_asks_for_else_what_the_process_was_given():
+def test_a_session_takes_what_it_asks_for_else_what_the_process_was_given() -> None:
     assert threads_for(0) == 0
     use_cores(3)
     assert threads_for(0) == 3

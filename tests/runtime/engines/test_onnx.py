@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bus.errors import InvalidInputError, ModelCorruptError, ProviderMissingError
-from runtime.engines import providers
+from bus.errors import InvalidInputError, ModelCorruptError
 from runtime.engines.onnx import OnnxSession
+from runtime.engines.providers import installed
 from runtime.graphs.ops import Graph
 
 
@@ -82,19 +82,86 @@ def test_a_model_without_its_weights_is_refused(path: Path, tmp_path: Path) -> N
         OnnxSession(tmp_path / "model.onnx")
 
 
-def test_the_cpu_is_always_there_and_comes_last() -> None:
-    states = {state.name: state for state in providers.available()}
-    assert list(states) == ["tensorrt", "cuda", "cpu"]
-    assert states["cpu"].usable
-    assert providers.choose()[-1] == "CPUExecutionProvider"
-    assert providers.choose("cpu") == ["CPUExecutionProvider"]
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """total = a + b, whose axes have the same names."""
+    graph = Graph("sum")
+    values = [graph.input(name, np.float32, ("batch", "token")) for name in "ab"]
+    graph.output(graph.node("Add", values), "total", np.float32, ("batch", "token"))
+    path = tmp_path_factory.mktemp("sum") / "model.onnx"
+    graph.save(path)
+    return path
 
 
-def test_a_provider_that_is_missing_is_answered_with_the_extra_to_install() -> None:
-    missing = [state for state in providers.available() if not state.usable]
-    for state in missing:
-        assert "omnibus-inference[gpu]" in state.remedy
-        with pytest.raises(ProviderMissingError, match=r"omnibus-inference\[gpu\]"):
-            providers.choose(state.name)
-    with pytest.raises(ProviderMissingError, match="known: auto"):
-        providers.choose("abacus")
+def test_inputs_that_do_not_fit_each_other_are_named(two: Path) -> None:
+    inputs = {"a": np.ones((2, 3), np.float32), "b": np.ones((2, 1), np.float32)}
+    with pytest.raises(InvalidInputError, match=r"axis 'token' is 3 in input 'a' and 1 in input 'b'.*\(2, 1\)"):
+        OnnxSession(two, threads=1).run(inputs)
+
+
+def test_bound_inputs_that_do_not_fit_each_other_are_named(two: Path) -> None:
+    binding = OnnxSession(two, threads=1).bind()
+    binding.input("a", np.ones((2, 3), np.float32)).output("total", np.zeros((2, 3), np.float32))
+    binding.input("b", np.ones((2, 1), np.float32))
+    with pytest.raises(InvalidInputError, match="axis 'token'"):
+        binding.run()
+    result = np.zeros((2, 3), np.float32)
+    binding.input("b", np.ones((2, 3), np.float32)).output("total", result).run()
+    assert (result == 2).all()
+
+
+@pytest.mark.parametrize("axis", ["?", "None", "token + 1"])
+def test_axes_that_have_no_name_may_differ(tmp_path: Path, axis: str) -> None:
+    graph = Graph("sum")
+    value = graph.input("a", np.float32, (axis, axis))
+    graph.output(graph.node("Neg", [value]), "y", np.float32, (axis, axis))
+    graph.save(tmp_path / "model.onnx")
+    (found,) = OnnxSession(tmp_path / "model.onnx", threads=1).run({"a": np.ones((2, 3), np.float32)})
+    assert (found == -1).all()
+
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif("cuda" not in installed(), reason="no CUDA provider here")]
+    ),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_one_run_wrote_the_next_one_reads_on_its_device(two: Path, device: str) -> None:
+    session = OnnxSession(two, device=device, threads=1)
+    assert session.device == device
+    ones = np.ones((2, 3), np.float32)
+    total = session.run_on_device({"a": ones, "b": ones}, ["total"])["total"]
+    for _ in range(4):
+        total = session.run_on_device({"a": total, "b": ones})["total"]
+    assert total.device == device
+    assert total.shape == (2, 3)
+    np.testing.assert_array_equal(total.array(), np.full((2, 3), 6, np.float32))
+
+
+def test_tensors_of_another_run_are_checked_like_arrays(two: Path) -> None:
+    session = OnnxSession(two, threads=1)
+    total = session.run_on_device({name: np.ones((2, 3), np.float32) for name in "ab"})["total"]
+    with pytest.raises(InvalidInputError, match="axis 'batch'"):
+        session.run_on_device({"a": total, "b": np.ones((1, 3), np.float32)})
+    with pytest.raises(InvalidInputError, match="no output sum"):
+        session.run_on_device({"a": total, "b": total}, ["sum"])
+
+
+def test_memory_that_is_given_back_changes_no_result(path: Path) -> None:
+    session = OnnxSession(path, threads=1, shrink=True)
+    for rows in (1, 500, 2):
+        (found,) = session.run({"x": np.zeros((rows, 1024), np.float32)})
+        np.testing.assert_array_equal(found[-1], np.arange(1024))
+
+
+def test_a_value_that_is_no_number_comes_through(path: Path) -> None:
+    (found,) = OnnxSession(path, threads=1).run({"x": np.full((1, 1024), np.nan, np.float32)})
+    assert np.isnan(found).all()
+
+
+def test_no_rows_give_no_rows(path: Path) -> None:
+    (found,) = OnnxSession(path, threads=1).run({"x": np.zeros((0, 1024), np.float32)})
+    assert found.shape == (0, 1024)
