@@ -22,6 +22,7 @@ from pathlib import Path
 
 import uvloop
 from _load import Load, load
+from _peers import own_environment, peer_python
 from _report import ROOT, Measurement, percentile, report
 
 from infra.local.nats_server import NatsServer, free_port
@@ -29,7 +30,6 @@ from infra.local.stack import Stack
 from infra.settings import load_settings
 
 SIZES = {"1 KiB": 1024, "150 KB": 150_000}
-PEERS = ROOT / ".venv-peers"
 
 
 @asynccontextmanager
@@ -68,11 +68,7 @@ async def prototype(folder: Path) -> AsyncIterator[tuple[int, str]]:
 @asynccontextmanager
 async def ray_serve(folder: Path) -> AsyncIterator[tuple[int, str]]:
     """The chain on Ray Serve, from an environment of its own."""
-    python = PEERS / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "ray[serve]"], check=True, env=own)
+    python, own = peer_python("ray", ["ray[serve]"]), own_environment()
     port = free_port()
     script = str(ROOT / "benchmarks" / "peers" / "ray_chain.py")
     process = subprocess.Popen(
@@ -90,7 +86,7 @@ async def ray_serve(folder: Path) -> AsyncIterator[tuple[int, str]]:
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
-        subprocess.run([str(PEERS / "bin" / "ray"), "stop", "--force"], capture_output=True, check=False)
+        subprocess.run([str(python.parent / "ray"), "stop", "--force"], capture_output=True, check=False)
 
 
 async def _answers(port: int, path: str) -> None:
