@@ -9,8 +9,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from bus.errors import (
     CancelledRequestError,
@@ -21,30 +22,17 @@ from bus.errors import (
     OmnibusError,
 )
 from runtime.generation.decoder import Floats, LlamaDecoder
+from runtime.generation.limits import EngineConfig
 from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
 from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
 from runtime.generation.sampler import Constraint, TokenChoice, choose_tokens
 from runtime.generation.sampling import SamplingConfig
 from runtime.generation.scheduler import Scheduler, Sequence, step_inputs
+from runtime.generation.speculation import DraftModel, PromptLookup, Speculation, Tokens
 
 _NO_TOKEN = "no token can come next: the model gave no numbers, or its grammar became too complex; verify its files"
 
 log = logging.getLogger("omnibus.generation")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig:
-    """What a deployer can set.
-
-    Attributes:
-        max_waiting: Requests that may wait for a slot before others are refused.
-        prefill_chunk: Prompt tokens in one step, so that a long prompt does not hold up running answers.
-        prefix_cache_nbytes: Memory for keys and values of earlier prompts and answers; 0: none is kept.
-    """
-
-    max_waiting: int = 64
-    prefill_chunk: int = 512
-    prefix_cache_nbytes: int = 128 * 2**20
 
 
 class TextEngine:
@@ -54,15 +42,29 @@ class TextEngine:
         decoder: The model; used from the engine's thread only.
         token_bytes: The bytes of a token.
         config: Limits.
+        draft: A smaller model with the same tokens, to guess with; None: guesses are looked up in the prompt and the
+            answer.
+
+    Raises:
+        InvalidInputError: The draft model has other tokens.
     """
 
     def __init__(
-        self, decoder: LlamaDecoder, token_bytes: Callable[[int], bytes], config: EngineConfig | None = None
+        self,
+        decoder: LlamaDecoder,
+        token_bytes: Callable[[int], bytes],
+        config: EngineConfig | None = None,
+        draft: LlamaDecoder | None = None,
     ) -> None:
+        if draft is not None and draft.vocabulary != decoder.vocabulary:
+            raise InvalidInputError(
+                f"the draft model has {draft.vocabulary} tokens, the model {decoder.vocabulary}; they must be the same"
+            )
         self._decoder = decoder
         self._token_bytes = token_bytes
         self._config = config or EngineConfig()
         self._scheduler = Scheduler(decoder.pool, self._config.max_waiting)
+        self._draft = None if draft is None else DraftModel(draft)
         self._prefixes = PrefixCache(decoder.pool, self._config.prefix_cache_nbytes)
         self._work = threading.Condition()
         self._closed = False
@@ -119,6 +121,7 @@ class TextEngine:
             constraint=constraint,
             is_cancelled=is_cancelled,
             deadline_s=deadline_s,
+            speculation=self._speculation(prompt),
         )
         with self._work:
             if self._closed:
@@ -126,6 +129,10 @@ class TextEngine:
             self._scheduler.admit(sequence)
             self._work.notify()
         return generation
+
+    def _speculation(self, prompt: PromptTokens) -> Speculation | None:
+        most = self._config.speculative_tokens
+        return Speculation(self._draft or PromptLookup(), prompt.ids, most) if most else None
 
     def _check(self, prompt: PromptTokens, sampling: SamplingConfig) -> None:
         length, width = len(prompt.ids), prompt.embeddings.shape[1]
@@ -194,6 +201,9 @@ class TextEngine:
 
     def _decode(self) -> None:
         running = list(self._scheduler.decoding)
+        if len(running) == 1 and (proposed := self._proposed(running[0])):
+            self._verify(running[0], proposed)
+            return
         logits = self._decoder.decode(*step_inputs(running))
         for sequence in running:
             # All of them before any ends: a row that moves must take this step's keys and values along.
@@ -202,12 +212,33 @@ class TextEngine:
         for sequence, choice in zip(running, choices, strict=True):
             self._take(sequence, choice)
 
-    def _take(self, sequence: Sequence, choice: TokenChoice | None) -> None:
-        """Deliver what is certain after one more token."""
+    def _proposed(self, sequence: Sequence) -> Tokens:
+        """Tokens to check in this step; all of them fit, and so does the one that is chosen behind them."""
+        left = sequence.sampling.max_tokens - len(sequence.produced)
+        room = min(left, self.context - sequence.length) - 1
+        return () if sequence.speculation is None else sequence.speculation.propose(sequence.produced, room)
+
+    def _verify(self, sequence: Sequence, proposed: Tokens) -> None:
+        """Choose a token behind the last one, and behind each proposed one for as long as they come true."""
+        tokens = np.array([sequence.last, *proposed], np.int32)
+        logits = self._decoder.verify(self._scheduler.row_of(sequence), tokens, sequence.length)
+        accepted = 0
+        for place, expected in enumerate([*proposed, None]):
+            sequence.length += 1
+            choice = choose_tokens([sequence.sampler], logits[place : place + 1])[0]
+            goes_on = self._take(sequence, choice)
+            if choice is None or choice.token != expected or not goes_on:
+                break
+            accepted += 1
+        if sequence.speculation is not None:
+            sequence.speculation.learn(len(proposed), accepted)
+
+    def _take(self, sequence: Sequence, choice: TokenChoice | None) -> bool:
+        """Deliver what is certain after one more token; whether the answer goes on."""
         if choice is None:
             with self._work:
                 self._end(sequence, EngineError(_NO_TOKEN))
-            return
+            return False
         token = choice.token
         ended = token in self._decoder.end_tokens
         sequence.last = token
@@ -223,6 +254,7 @@ class TextEngine:
             self._remember(sequence)
             with self._work:
                 self._scheduler.remove(sequence)
+        return reason is None
 
     def _remember(self, sequence: Sequence) -> None:
         """Keep an answer with its prompt: the next turn of the chat begins with both."""

@@ -1,6 +1,8 @@
-"""How long a prompt and its answer may be."""
+"""What a generation engine may take: tokens of a request, requests that wait, memory, guesses."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from bus.contracts import ModelManifest
 
@@ -8,3 +10,20 @@ from bus.contracts import ModelManifest
 def context_tokens(manifest: ModelManifest) -> int:
     """The most tokens of a prompt and its answer together: what is served here, else what the model was trained on."""
     return int(manifest.limits.get("context_tokens", manifest.dims["context"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """What a deployer can set.
+
+    Attributes:
+        max_waiting: Requests that may wait for a slot before others are refused.
+        prefill_chunk: Prompt tokens in one step, so that a long prompt does not hold up running answers.
+        prefix_cache_nbytes: Memory for keys and values of earlier prompts and answers; 0: none is kept.
+        speculative_tokens: The most tokens that are guessed and checked in one step while an answer is alone; 0: none.
+    """
+
+    max_waiting: int = 64
+    prefill_chunk: int = 512
+    prefix_cache_nbytes: int = 128 * 2**20
+    speculative_tokens: int = 7

@@ -14,6 +14,7 @@ from runtime.generation.kv import KvPool
 from runtime.generation.request import Generation, IsCancelled, PromptTokens
 from runtime.generation.sampler import Constraint, Sampler
 from runtime.generation.sampling import SamplingConfig
+from runtime.generation.speculation import Speculation
 from runtime.generation.text import Detokenizer, StopFilter
 
 
@@ -28,6 +29,7 @@ class Sequence:
         is_cancelled: Asked between steps.
         deadline_s: Unix time after which nobody waits.
         constraint: What the answer has to look like.
+        speculation: Its guesses; None: it makes none.
         length: Tokens that its row of the cache has.
         last: The token that the next step appends.
         produced: Tokens chosen so far.
@@ -40,6 +42,7 @@ class Sequence:
     is_cancelled: IsCancelled
     deadline_s: float | None
     constraint: Constraint | None = None
+    speculation: Speculation | None = None
     length: int = 0
     last: int = 0
     produced: list[int] = field(default_factory=list)

@@ -20,7 +20,8 @@ from bus.errors import (
     OverloadedError,
 )
 from runtime.generation.decoder import LlamaDecoder
-from runtime.generation.engine import EngineConfig, TextEngine
+from runtime.generation.engine import TextEngine
+from runtime.generation.limits import EngineConfig
 from runtime.generation.request import Generation, PromptTokens
 from runtime.generation.sampling import SamplingConfig
 from tests.runtime import tiny_llama

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from runtime.generation.decoder import LlamaDecoder
-from runtime.generation.engine import EngineConfig, TextEngine
+from runtime.generation.engine import TextEngine
 from runtime.generation.kv import KvPool
+from runtime.generation.limits import EngineConfig
 from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
 from runtime.generation.request import PromptTokens
 from runtime.generation.sampling import SamplingConfig
