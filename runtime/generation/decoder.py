@@ -27,6 +27,7 @@ class _Step:
     """A binding and the arrays that it reads and writes."""
 
     binding: Binding
+    looked_up: NDArray[Any]
     embeddings: Floats
     lengths: NDArray[np.int32]
     longest: NDArray[np.int32]
@@ -115,7 +116,7 @@ class LlamaDecoder:
             start: Tokens that the row has already.
         """
         step = self._kept(row, row + 1, len(tokens))
-        step.embeddings[0] = self._table[tokens]
+        self._look_up(tokens, step)
         self._run(step, np.array([start + len(tokens)]))
         logits: Floats = step.logits[0]
         return logits
@@ -128,10 +129,15 @@ class LlamaDecoder:
             lengths: int64 `(row,)`, tokens of each row before this one.
         """
         step = self._kept(0, len(tokens), 1)
-        step.embeddings[:, 0] = self._table[tokens]
+        self._look_up(tokens, step)
         self._run(step, lengths + 1)
         logits: Floats = step.logits[:, 0]
         return logits
+
+    def _look_up(self, tokens: NDArray[np.int32], step: _Step) -> None:
+        # Into memory that is kept, and cast from there: a decode step takes no new memory.
+        np.take(self._table, tokens.reshape(step.looked_up.shape[:2]), axis=0, out=step.looked_up, mode="clip")
+        step.embeddings[...] = step.looked_up
 
     def _run(self, step: _Step, totals: NDArray[Any]) -> None:
         step.lengths[:] = totals - 1
@@ -150,6 +156,7 @@ class LlamaDecoder:
         rows = stop - start
         step = _Step(
             binding=self._session.bind(),
+            looked_up=np.zeros((rows, tokens, self.hidden), self._table.dtype),
             embeddings=np.zeros((rows, tokens, self.hidden), np.float32),
             lengths=np.zeros(rows, np.int32),
             longest=np.zeros((), np.int32),
