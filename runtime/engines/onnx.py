@@ -12,14 +12,14 @@ from typing import Any
 import onnxruntime
 from numpy.typing import NDArray
 
-from bus.errors import EngineError, InvalidInputError, ModelCorruptError, OmnibusError
+from bus.errors import EngineError, InvalidInputError, OmnibusError
 from runtime.engines.binding import Binding, DeviceTensor, run_on_device
-from runtime.engines.cores import threads_for
-from runtime.engines.graph_cache import GraphKey, graph_cache
+from runtime.engines.graph_cache import graph_cache
+from runtime.engines.heap import give_back
 from runtime.engines.identity import Identity, identify
+from runtime.engines.once import Once
+from runtime.engines.opening import Opening
 from runtime.engines.ports import Port, check_declared, check_inputs
-from runtime.engines.prepared import prepare
-from runtime.engines.processor import fingerprint
 from runtime.engines.provider_options import ProviderConfig, profiles_of
 from runtime.engines.providers import NAMES, Choice, choose, missing
 
@@ -28,8 +28,6 @@ __all__ = ["Array", "Binding", "DeviceTensor", "OnnxSession", "Port"]
 log = logging.getLogger("omnibus.engine")
 
 Array = NDArray[Any]
-
-_OPTIMISED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
 class OnnxSession:
@@ -48,6 +46,9 @@ class OnnxSession:
         spin_us: The longest that they spin, in microseconds; 0: the runtime's own limit.
         shrink: Whether memory is given back after each run; for inputs of very different sizes, where one large one
             would otherwise hold its memory for good.
+        quick: Whether to open with the weights as they lie, in a fraction of the time, and bring them into the
+            kernels' layout after the first run. Results agree as closely as sums in another order do; not for models
+            that choose tokens from them.
 
     Raises:
         ProviderMissingError: The device is not installed or does not start, and nothing may stand in.
@@ -67,14 +68,22 @@ class OnnxSession:
         spin: bool = True,
         spin_us: int = 0,
         shrink: bool = False,
+        quick: bool = False,
     ) -> None:
         self._path = path
-        self._choice = choose(device, fallback=fallback)
         self._identity = identify(path)
-        self._config = _with_manifest(config, self._identity)
-        self._threads, self._spin, self._spin_us = threads, spin, spin_us
-        self._session = self._open()
-        self._check_providers(self._choice)
+        self._opening = Opening(
+            path=path,
+            identity=self._identity,
+            choice=choose(device, fallback=fallback),
+            config=_with_manifest(config, self._identity),
+            threads=threads,
+            spin=spin,
+            spin_us=spin_us,
+        )
+        quick = quick and self._opening.cacheable
+        self._session = self._opening.open(packed=not quick)
+        self._check_providers(self._opening.choice)
         self._run_options = onnxruntime.RunOptions()
         if shrink:
             arenas = "cpu:0" if self.device == "cpu" else "cpu:0;gpu:0"
@@ -82,6 +91,13 @@ class OnnxSession:
         self.inputs = {port.name: port for port in map(self._port, self._session.get_inputs())}
         self.outputs = {port.name: port for port in map(self._port, self._session.get_outputs())}
         self._check_ports()
+        self._packing = Once(self._pack, name="omnibus-pack") if quick else None
+
+    def settle(self) -> None:
+        """Wait until a session that opened quickly is at its full speed."""
+        if self._packing is not None:
+            self._packing.start()
+            self._packing.join()
 
     @property
     def name(self) -> str:
@@ -110,8 +126,12 @@ class OnnxSession:
             EngineError: The runtime failed.
         """
         check_inputs(self.name, self.inputs, inputs)
+        wanted = None if outputs is None else list(outputs)
         with self.translated():
-            return list(self._session.run(None if outputs is None else list(outputs), dict(inputs), self._run_options))
+            found = list(self._session.run(wanted, dict(inputs), self._run_options))
+        if self._packing is not None:
+            self._packing.start()  # not before: it would take the processor from the first answer
+        return found
 
     def run_on_device(
         self, inputs: Mapping[str, Array | DeviceTensor], outputs: Sequence[str] | None = None
@@ -147,45 +167,13 @@ class OnnxSession:
         except Exception as error:  # the driver's exceptions have no common class
             raise EngineError(f"model {self.name} failed: {error}", model=self.name) from error
 
-    def _open(self) -> onnxruntime.InferenceSession:
-        """From the optimised graph where there is one, else from the model itself."""
-        cache, key = graph_cache(), self._key()
-        saved = None
-        if cache is not None and key is not None:
-            saved = cache.find(key) or cache.make(key, lambda folder: prepare(self._path, folder))
-        if cache is not None and key is not None and saved is not None:
-            options = self._options()
-            options.graph_optimization_level = _OPTIMISED
-            try:
-                return self._driver(saved, options)
-            except ModelCorruptError as error:
-                log.warning("the optimised graph of %s does not open and is removed: %s", self.name, error)
-                cache.discard(key)
-        return self._driver(self._path, self._options())
-
-    def _key(self) -> GraphKey | None:
-        # Graphs for other providers hold their nodes; TensorRT keeps engines of its own.
-        if self._identity is None or self._choice.providers != ("cpu",):
-            return None
-        return GraphKey.of(self._identity, self._path, onnxruntime.__version__, "cpu", fingerprint())
-
-    def _options(self) -> onnxruntime.SessionOptions:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads_for(self._threads)
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spin else "0")
-        if self._spin and self._spin_us:  # a runtime that does not know the entry ignores it
-            options.add_session_config_entry("session.intra_op.spin_duration_us", str(self._spin_us))
-        return options
-
-    def _driver(self, path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
-        providers = [(NAMES[name], self._config.options(name)) for name in self._choice.providers]
+    def _pack(self) -> None:
+        """Replace the session that opened quickly by one whose weights are in the kernels' layout."""
         try:
-            return onnxruntime.InferenceSession(str(path), options, providers=providers)
-        except Exception as error:  # the driver's exceptions have no common class
-            if type(error).__module__.startswith("onnxruntime") or isinstance(error, OSError):
-                raise ModelCorruptError(f"model {path} cannot be opened: {error}", file=str(path)) from error
-            raise
+            self._session = self._opening.open()  # runs that have begun end on the one that they began with
+        except EngineError as error:
+            log.warning("%s stays as it was opened: %s", self.name, error)
+        give_back()
 
     def _check_providers(self, choice: Choice) -> None:
         """A provider that is installed may still not start, for want of a driver or a device."""
@@ -199,7 +187,7 @@ class OnnxSession:
         return Port.of(told, self.name)
 
     def _check_ports(self) -> None:
-        if self._config.captures and self.device != "cpu":
+        if self._opening.config.captures and self.device != "cpu":
             free = sorted(one.name for one in self.inputs.values() if not all(isinstance(s, int) for s in one.shape))
             if free:
                 raise InvalidInputError(f"model {self.name}: runs cannot be recorded, {', '.join(free)} has free axes")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from pathlib import Path
 
 import onnxruntime
 
 from bus.errors import EngineError
 from runtime.engines.graph_cache import DATA, MODEL
+from runtime.engines.heap import give_back
 
 _INLINE_NBYTES = 1024
 
@@ -37,12 +36,4 @@ def prepare(path: Path, folder: Path) -> None:
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the driver's exceptions have no common class
         raise EngineError(f"the optimised graph of {path} cannot be written: {error}") from error
-    _give_back()
-
-
-def _give_back() -> None:
-    """Return freed memory to the system: what saving took stays in the allocator's pools otherwise."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # not every C library has it
-        if trim is not None:
-            trim(0)
+    give_back()

@@ -50,7 +50,7 @@ class TextEmbedder:
             ModelCorruptError: Damaged.
         """
         manifest = repository.resolve(name)
-        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads)
+        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, quick=True)
         return cls(
             session,
             repository.file(manifest, "tokenizer.json"),
@@ -58,6 +58,10 @@ class TextEmbedder:
             dim=manifest.dims["hidden"],
             max_tokens=int(manifest.parameters["max_tokens"]),
         )
+
+    def settle(self) -> None:
+        """Wait until the model is at its full speed: it opens quickly and gets faster after the first run."""
+        self._session.settle()
 
     def embed(
         self, texts: Sequence[str], *, cancelled: Callable[[], bool] = lambda: False

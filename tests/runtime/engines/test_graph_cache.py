@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -67,6 +68,37 @@ def test_the_first_session_saves_the_graph_and_the_second_maps_it(tmp_path: Path
     assert str(entry) in mapped
     np.testing.assert_allclose(session.run({"x": X})[0], X @ weight(), rtol=1e-4, atol=1e-5)
     assert (entry / "model.data").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_a_session_that_opens_quickly_is_right_before_and_after_it_has_settled(tmp_path: Path) -> None:
+    path = install(tmp_path)
+    session = OnnxSession(path, threads=1, quick=True)
+    before = session.run({"x": X})[0]
+    session.settle()
+    after = session.run({"x": X})[0]
+    for found in (before, after):
+        np.testing.assert_allclose(found, X @ weight(), rtol=1e-4, atol=1e-5)
+
+
+def test_runs_go_on_while_a_quick_session_settles(tmp_path: Path) -> None:
+    path = install(tmp_path, width=1024)
+    x = np.ones((2, 1024), np.float32)
+    session = OnnxSession(path, threads=1, quick=True)
+    settled = Thread(target=session.settle)
+    for _ in range(2):
+        np.testing.assert_allclose(session.run({"x": x})[0], x @ weight(1024), rtol=1e-3, atol=1e-3)
+    settled.start()
+    while settled.is_alive():
+        np.testing.assert_allclose(session.run({"x": x})[0], x @ weight(1024), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(session.run({"x": x})[0], x @ weight(1024), rtol=1e-3, atol=1e-3)
+
+
+def test_a_loose_file_opened_quickly_is_just_opened(tmp_path: Path) -> None:
+    path = install(tmp_path)
+    (path.parent / "manifest.json").unlink()
+    session = OnnxSession(path, threads=1, quick=True)
+    session.settle()
+    np.testing.assert_allclose(session.run({"x": X})[0], X @ weight(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_loose_file_is_opened_as_it_is(tmp_path: Path) -> None:
