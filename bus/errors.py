@@ -24,6 +24,7 @@ OmnibusError                     internal               everything of ours
 ├── EngineError                  engine_failed
 │   ├── ModelNotFoundError       model_not_found        no such model or version here
 │   ├── ModelCorruptError        model_corrupt          a model file that is damaged or incomplete
+│   ├── ModelUnsupportedError    model_unsupported      a model of a family, or with a feature, not built here
 │   ├── ModelSourceError         model_source_failed    (retryable) a source that could not be read
 │   ├── ProviderMissingError     provider_missing       an execution provider that is not installed
 │   └── OverloadedError          overloaded             (retryable) no room; try again later
@@ -226,6 +227,12 @@ class ModelCorruptError(EngineError):
     """A model file that is damaged or incomplete."""
 
     code = "model_corrupt"
+
+
+class ModelUnsupportedError(EngineError):
+    """A model of a family, or with a feature, that is not built here."""
+
+    code = "model_unsupported"
 
 
 class ModelSourceError(EngineError):

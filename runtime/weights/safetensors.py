@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,11 @@ class SafetensorsFile:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape by tensor name, outermost axis first."""
+        return {name: shape for name, (_, shape, _) in self._entries.items()}
 
     def tensor(self, name: str) -> NDArray[Any]:
         """A tensor, read-only; BF16 comes as float32.

@@ -9,7 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.contracts import ModelManifest
-from runtime.graphs import llama, llama_build
+from runtime.export.decoder import write_decoder
+from runtime.graphs.decoder.weights import as_float, in_blocks
+from runtime.graphs.families import llama
+from runtime.graphs.families.checkpoint import DecoderWeights
+from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.weights.gguf import GgufFile
 
 Floats = NDArray[np.float64]
@@ -73,11 +77,10 @@ def write_gguf(path: Path, made: dict[str, NDArray[np.float32]]) -> Path:
 def serve(folder: Path, seed: int = 0, *, quantized: bool = False) -> ModelManifest:
     """Build the served files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = GgufFile(write_gguf(folder / "model.gguf", weights(seed)))
-    shape = llama_build.shape_of(file)
-    read = llama_build.LlamaWeights(file, shape)
-    llama.decoder(shape, read, quantized=quantized).save(folder / "model.onnx")
-    np.save(folder / "embeddings.npy", file.tensor("token_embd.weight").astype(np.float16))
+    checkpoint = GgufCheckpoint(GgufFile(write_gguf(folder / "model.gguf", weights(seed))))
+    shape = llama.FAMILY.shape(checkpoint.config)
+    read = DecoderWeights(checkpoint, llama.FAMILY, shape)
+    write_decoder(folder, shape, read, in_blocks if quantized else as_float)
     return ModelManifest(
         id="tiny",
         version="1",
@@ -87,14 +90,7 @@ def serve(folder: Path, seed: int = 0, *, quantized: bool = False) -> ModelManif
         files=(),
         source=(),
         license="MIT",
-        dims={
-            "layers": LAYERS,
-            "hidden": HIDDEN,
-            "kv_heads": KV_HEADS,
-            "head_dim": HEAD_DIM,
-            "vocabulary": VOCABULARY,
-            "context": CONTEXT,
-        },
+        dims=shape.dims,
         parameters={"end_tokens": [END]},
     )
 

@@ -11,8 +11,11 @@ from bus.contracts import ModelManifest
 from runtime.engines.onnx import OnnxSession
 from runtime.generation.decoder import LlamaDecoder
 from runtime.generation.tokenizer import ChatTokenizer
-from runtime.graphs.llama import decoder as llama_graph
-from runtime.graphs.llama_build import LlamaWeights, shape_of
+from runtime.graphs.decoder.graph import decoder as decoder_graph
+from runtime.graphs.decoder.weights import as_float
+from runtime.graphs.families import llama
+from runtime.graphs.families.checkpoint import DecoderWeights
+from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.repository import Catalog, Repository
 from runtime.weights.gguf import GgufFile
 
@@ -144,8 +147,9 @@ def float_logits(repository: Repository, manifest: ModelManifest, rows: np.ndarr
     )
     (pulled,) = raw.pull(entry.id)
     file = GgufFile(raw.file(pulled, "model.gguf"))
-    shape = shape_of(file)
-    llama_graph(shape, LlamaWeights(file, shape), quantized=False).save(folder / "float.onnx")
+    checkpoint = GgufCheckpoint(file)
+    shape = llama.FAMILY.shape(checkpoint.config)
+    decoder_graph(shape, DecoderWeights(checkpoint, llama.FAMILY, shape), as_float).save(folder / "float.onnx")
     session = OnnxSession(folder / "float.onnx")
     table = file.tensor("token_embd.weight")
     empty = np.zeros((1, shape.kv_heads, 0, shape.head_dim), np.float32)

@@ -1,0 +1,44 @@
+"""The families that are built here. To add one: a file like its neighbours, and a line below."""
+
+from __future__ import annotations
+
+from bus.errors import ModelUnsupportedError
+from runtime.graphs.families import gemma, llama, mistral, phi, phi3, qwen
+from runtime.graphs.families.config import ModelConfig
+from runtime.graphs.families.family import Family
+
+FAMILIES = (
+    llama.FAMILY,
+    mistral.FAMILY,
+    qwen.QWEN2,
+    qwen.QWEN2_VL,
+    qwen.QWEN3,
+    gemma.GEMMA2,
+    gemma.GEMMA3,
+    phi.FAMILY,
+    phi3.FAMILY,
+)
+
+
+def text_model(config: ModelConfig) -> ModelConfig:
+    """The configuration of the decoder, where it stands inside that of a model of several modalities."""
+    inner = config.inner("text_config")
+    if inner is None:
+        return config
+    beside = {"model_type": config.model_type, "tie_word_embeddings": config.get("tie_word_embeddings")}
+    return inner.filled(**beside)
+
+
+def family_of(config: ModelConfig) -> Family:
+    """The family of a configuration.
+
+    Raises:
+        ModelUnsupportedError: None that is known; lists them.
+    """
+    by_type = {name: family for family in FAMILIES for name in family.model_types}
+    if config.model_type not in by_type:
+        raise ModelUnsupportedError(
+            f"decoders of model_type {config.model_type!r} are not built here; known: {', '.join(by_type)}",
+            model_type=config.model_type,
+        )
+    return by_type[config.model_type]
