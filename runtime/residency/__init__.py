@@ -1,0 +1,1 @@
+"""Which models are in memory: loaded on demand, shared, evicted under a budget, switched under traffic."""

@@ -1,0 +1,78 @@
+"""One model: how it comes into memory, who uses it, and the hold on it that a run has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from runtime.residency.policy import Resident
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSource:
+    """How a model comes into memory.
+
+    Attributes:
+        refs: `id@version` of everything that it is made of.
+        load: Loads it; a model with a `close` method is closed when it leaves.
+        key: What its size is remembered by: changes with the model's content and the device.
+        estimate_nbytes: What it may take, until it was measured.
+        device: Whose memory it takes.
+    """
+
+    refs: tuple[str, ...]
+    load: Callable[[], Any] = field(repr=False)
+    key: str = ""
+    estimate_nbytes: int = 0
+    device: str = "cpu"
+
+
+class Entry:
+    """One source and, while it is in memory, its model; guarded by its owner's lock."""
+
+    def __init__(self, name: str, source: ModelSource, pinned: bool) -> None:
+        self.name, self.source, self.pinned = name, source, pinned
+        self.loaded = self.retired = False
+        self.model: Any = None
+        self.nbytes = 0
+        self.leases = self.last_used = 0
+        self.baseline: int | None = None
+        """The process's size before it was loaded, until its first run has been measured."""
+
+    def resident(self) -> Resident:
+        """What the policy sees of it."""
+        return Resident(
+            self.name, self.source.refs, self.source.device, self.nbytes, self.pinned, self.leases, self.last_used
+        )
+
+
+class Lease:
+    """A model that stays as long as this is held. Use as a context manager, from any thread.
+
+    Attributes:
+        model: What was loaded.
+        refs: `id@version` of what it is made of.
+    """
+
+    def __init__(self, entry: Entry, release: Callable[[Entry], None]) -> None:
+        self._entry, self._release = entry, release
+        self._held = True
+        self.model = entry.model
+        self.refs = entry.source.refs
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give it up; again is fine."""
+        held, self._held = self._held, False
+        if held:
+            self.model = None
+            self._release(self._entry)

@@ -1,0 +1,267 @@
+"""Models in memory by name: one copy for all who ask, made room for, and switched while they are used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock, RLock
+from typing import Any
+
+from bus.errors import ModelNotFoundError, OverloadedError
+from runtime.engines.heap import give_back
+from runtime.residency.entry import Entry, Lease, ModelSource
+from runtime.residency.host import free_nbytes, resident_nbytes
+from runtime.residency.ledger import MemoryLedger
+from runtime.residency.policy import Resident, Room, make_room
+
+log = logging.getLogger("omnibus.residency")
+
+_RESERVE_NBYTES = 256 << 20
+_RETRY_AFTER_S = 1.0
+
+
+class Residency:
+    """Keeps models in memory, each once.
+
+    Args:
+        budgets: Bytes for all models of a device, by device; a device that is not named has no budget.
+        ledger: Remembers what models take; None: nobody does.
+        free: What the host has left; None: unknown.
+        resident: What this process takes.
+        reserve_nbytes: What is always left to the host: runs need memory, too.
+    """
+
+    def __init__(
+        self,
+        budgets: Mapping[str, int] | None = None,
+        *,
+        ledger: MemoryLedger | None = None,
+        free: Callable[[], int | None] = free_nbytes,
+        resident: Callable[[], int] = resident_nbytes,
+        reserve_nbytes: int = _RESERVE_NBYTES,
+    ) -> None:
+        self._budgets = dict(budgets or {})
+        self._ledger, self._free, self._resident_now, self._reserve = ledger, free, resident, reserve_nbytes
+        self._lock = Lock()
+        # One at a time: what a load takes is told from the size of the process, and room is made for one after another.
+        self._loads = RLock()
+        self._current: dict[str, Entry] = {}
+        self._all: list[Entry] = []
+        self._uses = 0
+
+    def add(self, name: str, source: ModelSource, *, pinned: bool = False) -> None:
+        """Declare a model; nothing is loaded.
+
+        Args:
+            name: What it is asked for by.
+            source: How it is loaded.
+            pinned: Whether it is never evicted.
+        """
+        with self._lock:
+            self._current[name] = Entry(name, source, pinned)
+            self._all.append(self._current[name])
+
+    def refs(self, name: str) -> tuple[str, ...]:
+        """What a model of that name is made of now.
+
+        Raises:
+            ModelNotFoundError: Nothing of that name was added.
+        """
+        with self._lock:
+            return self._entry(name).source.refs
+
+    def lease(self, name: str) -> Lease:
+        """The model, loaded now if it is not there; callers that come meanwhile wait for the same load.
+
+        Raises:
+            ModelNotFoundError: Nothing of that name was added.
+            OverloadedError: (retryable unless it can never fit) there is no room for it.
+            OmnibusError: What loading it raised.
+        """
+        lease = self.try_lease(name)
+        if lease is not None:
+            return lease
+        with self._lock:
+            entry = self._take(name)
+        return self._loaded(entry)
+
+    def try_lease(self, name: str) -> Lease | None:
+        """The model if it is in memory, without waiting for anything."""
+        with self._lock:
+            entry = self._entry(name)
+            if not entry.loaded:
+                return None
+            return Lease(self._take(name), self._release)
+
+    def warm(self, name: str) -> bool:
+        """Load a model unless another one would have to leave for it; tells whether it is in memory."""
+        with self._loads:
+            with self._lock:
+                entry = self._entry(name)
+                crowded = not entry.loaded and self._room(entry.source)[0].evict
+            if crowded:
+                return False
+            try:
+                self.lease(name).release()
+            except OverloadedError as error:
+                log.warning("%s is loaded when it is first used: %s", name, error)
+                return False
+        return True
+
+    def switch(self, name: str, source: ModelSource) -> None:
+        """Put another version in a model's place: it is loaded while the old one answers, then all new runs get it.
+
+        The old one leaves when its last run has ended. Where the new one does not load, nothing changes.
+
+        Raises:
+            OverloadedError: (retryable) there is no room for both.
+            OmnibusError: What loading it raised.
+        """
+        with self._lock:
+            old = self._entry(name)
+            fresh = Entry(name, source, old.pinned)
+            fresh.leases = 1
+            self._all.append(fresh)
+        try:
+            lease = self._loaded(fresh)
+        except BaseException:
+            with self._lock:
+                self._all.remove(fresh)
+            raise
+        with self._lock:
+            self._current[name] = fresh
+            old.retired = True
+            gone = self._drop_if_over(old)
+        self._close(gone)
+        lease.release()
+        log.info("%s: %s took the place of %s", name, ", ".join(source.refs), ", ".join(old.source.refs))
+
+    def residents(self) -> tuple[Resident, ...]:
+        """Every model in memory, also one whose last runs are ending."""
+        with self._lock:
+            return tuple(entry.resident() for entry in self._all if entry.loaded)
+
+    def close(self) -> None:
+        """Let every model go that no run uses; the others leave with their last run."""
+        with self._lock:
+            entries, self._current = list(self._all), {}
+            for entry in entries:
+                entry.retired = True
+            gone = [model for entry in entries if (model := self._drop_if_over(entry)) is not None]
+        for model in gone:
+            self._close(model)
+
+    def _entry(self, name: str) -> Entry:
+        if name not in self._current:
+            raise ModelNotFoundError(f"no model {name!r} was added here; added: {', '.join(self._current) or 'none'}")
+        return self._current[name]
+
+    def _take(self, name: str) -> Entry:
+        entry = self._entry(name)
+        self._uses += 1
+        entry.leases, entry.last_used = entry.leases + 1, self._uses
+        return entry
+
+    def _loaded(self, entry: Entry) -> Lease:
+        """The lease that was counted already, once its model is there."""
+        try:
+            with self._loads:
+                if not entry.loaded:
+                    self._load(entry)
+            return Lease(entry, self._release)
+        except BaseException:
+            self._release(entry)
+            raise
+
+    def _load(self, entry: Entry) -> None:
+        self._evict(entry)
+        before = self._resident_now()
+        model = entry.source.load()
+        give_back()
+        with self._lock:
+            entry.model, entry.loaded, entry.baseline = model, True, before
+            entry.nbytes = max(self._resident_now() - before, 0) or entry.source.estimate_nbytes
+            for other in self._all:
+                if other is not entry:
+                    other.baseline = None  # what it grows by from now on may be this one's
+        self._remember(entry)
+
+    def _evict(self, entry: Entry) -> None:
+        with self._lock:
+            room, leaving = self._room(entry.source)
+            if room.missing_nbytes:
+                raise self._refused(entry, room.missing_nbytes)
+            gone = [self._drop(one) for one in leaving]
+        for model in gone:
+            self._close(model)
+        if gone:
+            give_back()
+            log.info("%s left for %s", ", ".join(one.name for one in room.evict), entry.name)
+
+    def _room(self, source: ModelSource) -> tuple[Room, Sequence[Entry]]:
+        """How room is made for a model, and the entries that leave for it."""
+        entries = [one for one in self._all if one.loaded and one.source.device == source.device]
+        residents = [one.resident() for one in entries]
+        free = self._free() if source.device == "cpu" else None
+        left = None if free is None else max(0, free - self._reserve)
+        budget = self._budgets.get(source.device)
+        room = make_room(self._need(source), residents, budget_nbytes=budget, free_nbytes=left)
+        leaving = [
+            one for one, seen in zip(entries, residents, strict=True) if any(seen is gone for gone in room.evict)
+        ]
+        return room, leaving
+
+    def _need(self, source: ModelSource) -> int:
+        known = self._ledger.get(source.key) if self._ledger is not None else None
+        return source.estimate_nbytes if known is None else known
+
+    def _refused(self, entry: Entry, missing: int) -> OverloadedError:
+        device, need = entry.source.device, self._need(entry.source)
+        budget = self._budgets.get(device)
+        held = [one.resident() for one in self._all if one.loaded and one.source.device == device]
+        holders = ", ".join(
+            f"{one.name} {one.nbytes / 1e6:.0f} MB ({'pinned' if one.pinned else f'{one.leases} runs'})" for one in held
+        )
+        limit = "the host's memory" if budget is None else f"the budget of {budget / 1e6:.0f} MB"
+        never = budget is not None and need > budget
+        return OverloadedError(
+            f"no room for {entry.name} on {device}: it takes {need / 1e6:.0f} MB, {missing / 1e6:.0f} MB more than "
+            f"{limit} has left; held by {holders or 'nobody'}" + ("; raise OMNIBUS_MODEL_MEMORY" if never else ""),
+            retryable=not never,
+            retry_after_s=None if never else _RETRY_AFTER_S,
+            need_nbytes=need,
+            missing_nbytes=missing,
+            held_by=[one.name for one in held],
+        )
+
+    def _release(self, entry: Entry) -> None:
+        with self._lock:
+            entry.leases -= 1
+            measured = entry.loaded and entry.baseline is not None
+            if measured and entry.baseline is not None:
+                entry.nbytes = max(entry.nbytes, self._resident_now() - entry.baseline)
+                entry.baseline = None
+            gone = self._drop_if_over(entry)
+        if measured:
+            self._remember(entry)
+        self._close(gone)
+
+    def _remember(self, entry: Entry) -> None:
+        if self._ledger is not None and entry.source.key:
+            self._ledger.put(entry.source.key, entry.nbytes)
+
+    def _drop_if_over(self, entry: Entry) -> Any:
+        if not entry.retired or entry.leases:
+            return None
+        if entry in self._all:
+            self._all.remove(entry)
+        return self._drop(entry)
+
+    def _drop(self, entry: Entry) -> Any:
+        model, entry.model, entry.loaded, entry.baseline = entry.model, None, False, None
+        return model
+
+    def _close(self, model: Any) -> None:
+        close = getattr(model, "close", None)
+        if close is not None:
+            close()
