@@ -58,7 +58,10 @@ $(SETUP): pyproject.toml requirements.lock $(VENV)/bin/uv
 	@$(COMPILE)
 	@touch $@
 
+# torch, which tests compare with, comes by pip and first: pip honours the settings of this machine (index, links,
+# constraints), which a build without CUDA comes from where there is one, and uv keeps what it finds.
 $(SETUP)-dev: pyproject.toml requirements.lock $(VENV)/bin/uv
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock torch
 	$(INSTALL) -e ".[$(ENGINE),dev]"
 	@$(COMPILE)
 	@touch $@ $(SETUP)
