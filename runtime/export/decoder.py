@@ -8,11 +8,10 @@ import numpy as np
 
 from runtime.graphs.decoder.graph import decoder
 from runtime.graphs.decoder.shape import DecoderShape
-from runtime.graphs.decoder.weights import StoreMatrix, as_float
-from runtime.graphs.families.checkpoint import DecoderWeights
+from runtime.graphs.decoder.weights import ReadTensor, StoreMatrix, as_float
 
 
-def write_decoder(folder: Path, shape: DecoderShape, weights: DecoderWeights, store: StoreMatrix) -> None:
+def write_decoder(folder: Path, shape: DecoderShape, weights: ReadTensor, store: StoreMatrix) -> None:
     """Write `model.onnx` with `model.data`, and `embeddings.npy` float16 or float32 (token, hidden).
 
     Args:

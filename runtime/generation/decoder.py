@@ -32,6 +32,7 @@ class _Step:
     lengths: NDArray[np.int32]
     longest: NDArray[np.int32]
     logits_at: NDArray[np.int64]
+    positions: NDArray[np.int32]
     logits: Floats
 
 
@@ -69,6 +70,7 @@ class LlamaDecoder:
         self.end_tokens = frozenset(manifest.parameters["end_tokens"])
         self.vocabulary = dims["vocabulary"]
         self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device, spin_us=_SPIN_US)
+        self._takes_positions = "positions" in self._session.inputs
         self.pool = KvPool(
             layers=dims["layers"],
             kv_heads=dims["kv_heads"],
@@ -89,18 +91,19 @@ class LlamaDecoder:
         embedded[tokens == MEDIA_TOKEN] = media
         return embedded
 
-    def prefill(self, row: int, embeddings: Floats, start: int) -> Floats:
+    def prefill(self, row: int, embeddings: Floats, start: int, positions: NDArray[np.int32] | None = None) -> Floats:
         """Append a piece of a prompt to a row; logits of its last token, float32 `(vocabulary,)`.
 
         Args:
             row: Which row.
             embeddings: float32 `(token, hidden)`.
             start: Tokens that the row has already.
+            positions: int32 `(3, token)`, time, height and width, for a model that takes them; None: places in the row.
         """
         step = self._bind(row, row + 1, len(embeddings))
         step.embeddings[0] = embeddings
         step.logits_at[0] = len(embeddings) - 1
-        self._run(step, np.array([start + len(embeddings)]))
+        self._run(step, np.array([start + len(embeddings)]), None if positions is None else positions[:, None])
         logits: Floats = step.logits[0, 0]
         return logits
 
@@ -121,16 +124,19 @@ class LlamaDecoder:
         logits: Floats = step.logits[0]
         return logits
 
-    def decode(self, tokens: NDArray[np.int32], lengths: NDArray[np.int64]) -> Floats:
+    def decode(
+        self, tokens: NDArray[np.int32], lengths: NDArray[np.int64], positions: NDArray[np.int32] | None = None
+    ) -> Floats:
         """Append one token to each of the rows 0 to n-1; logits, float32 `(row, vocabulary)`, valid until the next.
 
         Args:
             tokens: int32 `(row,)`.
             lengths: int64 `(row,)`, tokens of each row before this one.
+            positions: int32 `(3, row)`, see `prefill`.
         """
         step = self._kept(0, len(tokens), 1)
         self._look_up(tokens, step)
-        self._run(step, lengths + 1)
+        self._run(step, lengths + 1, None if positions is None else positions[:, :, None])
         logits: Floats = step.logits[:, 0]
         return logits
 
@@ -139,9 +145,13 @@ class LlamaDecoder:
         np.take(self._table, tokens.reshape(step.looked_up.shape[:2]), axis=0, out=step.looked_up, mode="clip")
         step.embeddings[...] = step.looked_up
 
-    def _run(self, step: _Step, totals: NDArray[Any]) -> None:
+    def _run(self, step: _Step, totals: NDArray[Any], positions: NDArray[np.int32] | None = None) -> None:
         step.lengths[:] = totals - 1
         step.longest[()] = totals.max()
+        if self._takes_positions:
+            count = step.positions.shape[2]
+            places = totals[:, None] - count + np.arange(count)
+            step.positions[...] = places if positions is None else positions
         step.binding.run()
 
     def _kept(self, start: int, stop: int, tokens: int) -> _Step:
@@ -161,12 +171,15 @@ class LlamaDecoder:
             lengths=np.zeros(rows, np.int32),
             longest=np.zeros((), np.int32),
             logits_at=np.zeros(wanted, np.int64),
+            positions=np.zeros((3, rows, tokens), np.int32),
             logits=np.zeros((rows, wanted, self.vocabulary), np.float32),
         )
         step.binding.input("inputs_embeds", step.embeddings)
         step.binding.input("lengths", step.lengths)
         step.binding.input("capacity_used", step.longest)
         step.binding.input("logits_at", step.logits_at)
+        if self._takes_positions:
+            step.binding.input("positions", step.positions)
         step.binding.output("logits", step.logits)
         for place, cache in enumerate(self.pool.rows(start, stop)):
             name = f"{place // 2}.{('key', 'value')[place % 2]}"

@@ -13,6 +13,7 @@ FAMILIES = (
     qwen.QWEN2,
     qwen.QWEN2_VL,
     qwen.QWEN3,
+    qwen.QWEN3_VL,
     gemma.GEMMA2,
     gemma.GEMMA3,
     phi.FAMILY,

@@ -73,8 +73,10 @@ def _axes(given: ModelConfig) -> tuple[int, ...]:
         return ()
     if not isinstance(sections, list) or len(sections) != 3 or not all(isinstance(size, int) for size in sections):
         raise ModelCorruptError(f"config.json gives mrope_section as {sections!r}, not as three whole numbers")
-    given.refuse("mrope_interleaved")
-    return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
+    if not given.flag("mrope_interleaved"):
+        return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
+    # In turns, for as long as height and width have some left; the slowest are all of time.
+    return tuple(place % 3 if place % 3 and place < 3 * sections[place % 3] else 0 for place in range(sum(sections)))
 
 
 def _trained(config: ModelConfig, given: ModelConfig) -> int:

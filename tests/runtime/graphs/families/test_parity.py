@@ -10,17 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from bus.contracts import ModelManifest
 from runtime.export.checkpoint import open_decoder
-from runtime.export.decoder import write_decoder
 from runtime.generation.decoder import LlamaDecoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import Generation, PromptTokens
 from runtime.generation.sampling import SamplingConfig
-from runtime.graphs.decoder.weights import as_float
 from tests.runtime import reference
 from tests.runtime.graphs.families.cases import CASES, VOCABULARY, Case
+from tests.runtime.graphs.families.served import serve
 
 LENGTHS = (3, 21, 50)
 ANSWER = 64
@@ -44,14 +42,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     case: Case = request.param
     model, folder = case.model(), tmp_path_factory.mktemp("model")
     shape, weights = open_decoder(reference.save(model, folder))
-    write_decoder(folder, shape, weights, as_float)
-    manifest = ModelManifest(
-        id="small", version="1", family=case.kind, modalities_in=("text",), modalities_out=("text",), files=(),
-        source=(), license="MIT", dims=shape.dims, parameters={"end_tokens": []},
-    )  # fmt: skip
     random = np.random.default_rng(7)
     prompts = [random.integers(3, VOCABULARY, length).tolist() for length in LENGTHS]
-    return Pair(model, LlamaDecoder(folder, manifest, slots=3, threads=1), prompts)
+    return Pair(model, serve(folder, shape, weights, slots=3), prompts)
 
 
 def test_logits_are_those_of_the_reference(pair: Pair) -> None:

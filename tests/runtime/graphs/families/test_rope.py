@@ -94,7 +94,6 @@ def test_the_context_is_never_longer_than_the_models() -> None:
         {"rope_type": "dynamic", "factor": 2.0},
         {"rope_type": ["linear"]},
         {**YARN, "mscale": 1.0},
-        {"rope_type": "default", "mrope_section": [4, 6, 6], "mrope_interleaved": True},
     ],
 )
 def test_a_scaling_that_is_not_built_here_is_refused(scaling: dict[str, Any]) -> None:
