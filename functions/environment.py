@@ -26,6 +26,7 @@ from functions.flow.join import Joins
 from functions.flow.plan import Plan
 from functions.flow.router import Router
 from functions.invoker import Invoker, Services
+from functions.model import FunctionModel, LoadedModel
 from functions.registry import Registry, registry
 from functions.spec import FunctionSpec
 from runtime.repository import Repository
@@ -108,8 +109,7 @@ class FunctionEnvironment:
         )
         for name in sorted({name for plan in plans for name in plan.functions}):
             spec = self._functions.get(name)
-            models = [self._repository.resolve(model).ref for model in spec.models]
-            invoker = Invoker(spec, await self.model(spec), services, models)
+            invoker = Invoker(spec, await self.function_model(spec), services)
             await self.bus.ensure_function(name)
             consumer = await self.bus.serve(name, spec.slots, invoker)
             self._stack.push_async_callback(consumer.drain, 5.0)
@@ -120,6 +120,11 @@ class FunctionEnvironment:
         client = await self.serve(plan)
         async with client.submit(plan.pipeline, inputs) as running:
             return await running.result()
+
+    async def function_model(self, spec: FunctionSpec) -> FunctionModel:
+        """Where the function's runs get their model when it is served."""
+        refs = tuple(self._repository.resolve(model).ref for model in spec.models)
+        return LoadedModel(await self.model(spec), refs)
 
     async def model(self, spec: FunctionSpec) -> Any:
         """What the function's `setup` loads; loaded once."""

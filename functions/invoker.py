@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,7 @@ from functions.dead_letters import DeadLetters
 from functions.flow.catalog import PlanCache
 from functions.flow.record import plain
 from functions.flow.router import Router
+from functions.model import FunctionModel
 from functions.signals import Reject, Retry, Skip
 from functions.spec import FunctionSpec
 
@@ -60,17 +60,15 @@ class Services:
 class Invoker:
     """Runs one function for the deliveries that its consumer brings."""
 
-    def __init__(self, spec: FunctionSpec, model: Any, services: Services, models: Sequence[str] = ()) -> None:
+    def __init__(self, spec: FunctionSpec, model: FunctionModel, services: Services) -> None:
         """A function that is ready to run.
 
         Args:
             spec: Of the function.
-            model: What its `setup` returned.
+            model: Where its runs get what its `setup` returned.
             services: What it shares with the worker's other functions.
-            models: What was loaded, as `id@version`: another version is another result.
         """
         self.spec = spec
-        self._models = tuple(models)
         self.served = 0
         self._model = model
         self._services = services
@@ -146,16 +144,18 @@ class Invoker:
 
     async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
         inputs = validate(self.spec.inputs, run.event.inputs)
-        if not self.spec.cacheable:
-            return await self._run(inputs, context)
-        key = self._services.cache.key(self.spec, inputs, self._models)
-        known = await self._services.cache.get(key)
-        if known is not None:
-            run.cache = CacheState.HIT
-            return known
-        run.cache = CacheState.MISS
-        outputs = await self._run(inputs, context)
-        await self._services.cache.put(key, outputs)
+        cache = self._services.cache
+        if self.spec.cacheable:
+            known = await cache.get(cache.key(self.spec, inputs, self._model.refs))
+            if known is not None:
+                run.cache = CacheState.HIT
+                return known
+            run.cache = CacheState.MISS
+        async with self._model.hold() as held:
+            context.model = held.model
+            outputs = await self._run(inputs, context)
+        if self.spec.cacheable:  # under the version that ran, which may be newer than the one that was asked about
+            await cache.put(cache.key(self.spec, inputs, held.refs), outputs)
         return outputs
 
     async def _run(self, inputs: Contract, context: Context[Any]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Invoker:
         services, event = self._services, run.event
         return Context(
             event=event,
-            model=self._model,
+            model=None,  # until it runs
             store=services.store,
             tensors=services.tensors,
             attempt=run.delivery.attempt,

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import ByteSize, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from bus.errors import StackConfigError
@@ -42,6 +42,14 @@ class Settings(BaseSettings):
     store_access_key: str = Field(default="", description="For S3.")
     store_secret_key: SecretStr = Field(default=SecretStr(""), description="For S3.")
     models: Path | None = Field(default=None, description="Models folder; none: in the user's cache folder.")
+    model_memory: ByteSize | None = Field(
+        default=None, description="Memory for a worker's models, such as 2GB; none: as much as the host has."
+    )
+    pinned: str = Field(default="", description="Functions and models that stay in memory, separated by commas.")
+    device: str = Field(default="auto", pattern="^(auto|tensorrt|cuda|cpu)$", description="What models run on.")
+    device_fallback: bool = Field(default=False, description="Whether the next device will do where that is missing.")
+    graphs: Path | None = Field(default=None, description="Folder of optimised graphs; none: in the models folder.")
+    keep_graphs: bool = Field(default=True, description="Whether optimised graphs are kept and shared by processes.")
     tensors: Path | None = Field(default=None, description="Folder of this host's shared tensors.")
     functions: str = Field(default="", description="Packages with functions of your own, separated by commas.")
     pipelines: str = Field(default="", description="Folders with pipelines of your own, separated by commas.")
@@ -91,6 +99,11 @@ class Settings(BaseSettings):
     def modules(self) -> tuple[str, ...]:
         """Packages with functions of the deployer's own."""
         return _parts(self.functions)
+
+    @property
+    def pinned_models(self) -> tuple[str, ...]:
+        """Functions and models that stay in memory."""
+        return _parts(self.pinned)
 
     @property
     def pipeline_folders(self) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bus.contracts import WorkerState
+from bus.contracts import ModelManifest, WorkerState
 from bus.contracts.codec import encode
 from bus.errors import OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
@@ -30,11 +30,18 @@ from functions.flow.join import Joins
 from functions.flow.router import Router
 from functions.flow.start import SLOTS, Starter
 from functions.invoker import Invoker, Services
+from functions.model import FunctionModel
 from functions.registry import load_functions, registry
 from functions.spec import FunctionSpec
 from runtime.engines.cores import use_cores
+from runtime.engines.graph_cache import GraphCache, use_graph_cache
+from runtime.engines.providers import use_device
 from runtime.repository import Repository
+from runtime.repository.location import MEMORY
+from runtime.residency.ledger import MemoryLedger
+from runtime.residency.residency import Residency
 from warmpool.lease import LeaseKeeper
+from warmpool.models import WorkerModels
 
 log = logging.getLogger("omnibus.worker")
 
@@ -57,6 +64,12 @@ class WorkerConfig:
         modules: Packages whose functions are loaded besides the built-in stages.
         pipelines: Folders of pipeline files besides the built-in ones.
         threads: Cores that it may use: threads of a model's run, and blocking calls that run at once.
+        device: What models run on: `auto` or a provider's name.
+        device_fallback: Whether another provider may stand in for it.
+        model_memory_nbytes: Bytes for all models in memory; None: what the host has.
+        pinned: Functions and models that stay in memory.
+        graphs: Folder of optimised graphs; None: in the models folder.
+        keep_graphs: Whether optimised graphs are kept at all.
         keep_objects_s: Media and tensors that nobody has made for so long are removed; 0: never.
         grace_s: How long running handlers may go on after the worker was told to stop.
     """
@@ -71,6 +84,12 @@ class WorkerConfig:
     modules: tuple[str, ...] = ()
     pipelines: tuple[Path, ...] = ()
     threads: int = 2
+    device: str = "auto"
+    device_fallback: bool = False
+    model_memory_nbytes: int | None = None
+    pinned: tuple[str, ...] = ()
+    graphs: Path | None = None
+    keep_graphs: bool = True
     keep_objects_s: float = KEEP_S
     grace_s: float = 10.0
 
@@ -95,7 +114,7 @@ class Worker:
         """
         self._handle_signals()
         started_s = time.monotonic()
-        use_cores(self._config.threads)
+        self._use_engines()
         specs = self._specs()
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(NatsBus(self._config.nats))
@@ -106,7 +125,7 @@ class Worker:
             await lease.open()
             stack.push_async_callback(lease.close)
             services = await self._services(bus, stack)
-            await self._serve(bus, services, specs, lease)
+            await self._serve(bus, services, specs, lease, stack)
             await lease.tell(WorkerState.READY)
             stack.callback(asyncio.get_running_loop().create_task(self._clean(services)).cancel)
             log.info("worker %s is ready after %.2f s", self.id, time.monotonic() - started_s)
@@ -114,6 +133,12 @@ class Worker:
             log.info("worker %s: stopping", self.id)
             await lease.tell(WorkerState.DRAINING)
             await asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers))
+
+    def _use_engines(self) -> None:
+        config = self._config
+        use_cores(config.threads)
+        use_device(config.device, fallback=config.device_fallback)
+        use_graph_cache(GraphCache(config.graphs) if config.keep_graphs else None)
 
     def _specs(self) -> list[FunctionSpec]:
         groups = self._config.groups
@@ -143,34 +168,41 @@ class Worker:
             executor=executor,
         )
 
-    async def _serve(self, bus: NatsBus, services: Services, specs: list[FunctionSpec], lease: LeaseKeeper) -> None:
+    async def _serve(
+        self, bus: NatsBus, services: Services, specs: list[FunctionSpec], lease: LeaseKeeper, stack: AsyncExitStack
+    ) -> None:
         pipelines = Pipelines.load(registry, (BUILT_IN, *self._config.pipelines))
         await pipelines.announce(await bus.bucket("plans"))
         for name in {name for plan in pipelines for name in plan.functions} | {spec.name for spec in specs}:
             await bus.ensure_function(name)  # of other workers, too: their work is kept until they are there
         await bus.ensure_function(START_FUNCTION)
-        repository = Repository(self._config.models)
-        models = await bus.bucket("models")
+        models = await self._models(bus, stack)
         ready: list[str] = []
         for spec in specs:
-            model = await self._set_up(spec, repository, lease)
-            manifests = [repository.resolve(name) for name in spec.models]
-            for manifest in manifests:
-                await models.put(manifest.id, encode(manifest))
-            self._invokers.append(Invoker(spec, model, services, [manifest.ref for manifest in manifests]))
+            self._invokers.append(Invoker(spec, await self._set_up(spec, models), services))
             self._consumers.append(await bus.serve(spec.name, spec.slots, self._invokers[-1]))
             self._slots += spec.slots
             ready.append(spec.name)
             await lease.tell(WorkerState.STARTING, functions=tuple(ready))
+        stack.callback(asyncio.get_running_loop().create_task(models.watch(), name="omnibus-models").cancel)
         self._consumers.append(await bus.serve(START_FUNCTION, SLOTS, Starter(services.router, pipelines)))
         await lease.tell(WorkerState.STARTING, models=tuple(sorted({name for spec in specs for name in spec.models})))
 
-    async def _set_up(self, spec: FunctionSpec, repository: Repository, lease: LeaseKeeper) -> object:
-        if spec.setup is None:
-            return None
+    async def _models(self, bus: NatsBus, stack: AsyncExitStack) -> WorkerModels:
+        repository, bucket = Repository(self._config.models), await bus.bucket("models")
+        budget = self._config.model_memory_nbytes
+        residency = Residency({} if budget is None else {"cpu": budget}, ledger=MemoryLedger(repository.root / MEMORY))
+        stack.callback(residency.close)
+
+        async def announce(manifest: ModelManifest) -> None:
+            await bucket.put(manifest.id, encode(manifest))
+
+        return WorkerModels(repository, residency, announce, self._config.pinned)
+
+    async def _set_up(self, spec: FunctionSpec, models: WorkerModels) -> FunctionModel:
         started_s = time.monotonic()
         try:
-            model: object = await asyncio.to_thread(spec.setup, repository)
+            model = await models.add(spec)
         except Exception as error:
             reason = error.message if isinstance(error, OmnibusError) else f"{type(error).__name__}: {error}"
             raise WorkerStartError(f"worker {self.id}: function {spec.name!r} did not start: {reason}") from error

@@ -62,6 +62,11 @@ class Generator:
     hidden: int
     ref: str
 
+    def close(self) -> None:
+        """End its engine: another version took its place, or its memory is needed."""
+        atexit.unregister(self.engine.close)
+        self.engine.close()
+
 
 def setup(repository: Repository) -> Generator:
     """Load the language model and start its engine."""

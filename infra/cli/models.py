@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from bus.contracts import ModelManifest
+from infra.cli.aliases import alias
 from infra.cli.table import print_table
 from runtime.repository import Repository, Step
 
@@ -18,6 +19,9 @@ from runtime.repository import Repository, Step
 @click.group()
 def models() -> None:
     """Pull, list, check and remove models."""
+
+
+models.add_command(alias)
 
 
 @models.command()

@@ -42,6 +42,12 @@ def worker(groups: tuple[str, ...]) -> None:
         modules=settings.modules,
         pipelines=settings.pipeline_folders,
         threads=settings.threads,
+        device=settings.device,
+        device_fallback=settings.device_fallback,
+        model_memory_nbytes=settings.model_memory,
+        pinned=settings.pinned_models,
+        graphs=settings.graphs,
+        keep_graphs=settings.keep_graphs,
         keep_objects_s=settings.keep_days * 86_400,
         grace_s=settings.grace_s,
     )

@@ -55,5 +55,10 @@ def identify(path: Path) -> Identity | None:
                 model=manifest.ref,
                 file=file.path,
             )
-    listed = sorted(f"{file.path} {file.sha256}" for file in manifest.files)
-    return Identity(manifest, folder, hashlib.sha256("\n".join(listed).encode()).hexdigest())
+    return Identity(manifest, folder, content_digest(manifest))
+
+
+def content_digest(*manifests: ModelManifest) -> str:
+    """Changes with every byte of every file of the models; hex."""
+    listed = sorted(f"{file.path} {file.sha256}" for manifest in manifests for file in manifest.files)
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()

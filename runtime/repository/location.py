@@ -7,6 +7,12 @@ from pathlib import Path
 
 MODELS_VARIABLE = "OMNIBUS_MODELS"
 
+ALIASES = "aliases.json"
+"""File inside the models folder with the names that the deployer gave."""
+
+MEMORY = ".memory.json"
+"""File inside the models folder with what models were found to take."""
+
 GRAPHS = ".graphs"
 """Folder inside the models folder where optimised graphs are kept, `<id>/<version>/…`."""
 

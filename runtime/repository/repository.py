@@ -7,16 +7,16 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from bus.contracts import ModelManifest
 from bus.errors import ModelCorruptError, ModelNotFoundError
+from runtime.repository.aliases import Aliases
 from runtime.repository.catalog import Catalog, CatalogEntry, builtin_catalog
 from runtime.repository.download import sha256_of
-from runtime.repository.location import GRAPHS, default_downloads, default_root
+from runtime.repository.location import ALIASES, GRAPHS, default_downloads, default_root
 from runtime.repository.lock import exclusive
+from runtime.repository.manifest_file import read_manifest, update_manifest
 from runtime.repository.progress import Progress, silent
-from runtime.repository.pull import MANIFEST, make
+from runtime.repository.pull import make
 from runtime.repository.sources import FETCHERS, Fetcher
 
 
@@ -42,17 +42,19 @@ class Repository:
         self.downloads = downloads or (default_downloads() if root is None else root.parent / "downloads")
         self.catalog = catalog if catalog is not None else builtin_catalog()
         self._fetchers = {**FETCHERS, **(fetchers or {})}
+        self.aliases = Aliases(self.root / ALIASES)
 
     def resolve(self, name: str) -> ModelManifest:
         """The manifest of an installed model.
 
         Args:
-            name: An id (its newest version), `id@version` or an alias.
+            name: An id (its newest version), `id@version` or an alias; what the deployer calls so comes first.
 
         Raises:
             ModelNotFoundError: Not installed; says how to pull it.
             ModelCorruptError: Its manifest cannot be read.
         """
+        name = self.aliases.read().get(name, name)
         wanted, _, version = self._canonical(name).partition("@")
         installed = self._installed(wanted)
         if not installed:  # a model that is not of this catalog may have brought an alias with it
@@ -61,6 +63,46 @@ class Repository:
         if not chosen:
             raise ModelNotFoundError(self._how_to_get(name), model=name)
         return chosen[-1]
+
+    def alias(self, name: str, target: str | None) -> ModelManifest | None:
+        """Let a name stand for an installed model, for every process from its next look on.
+
+        Args:
+            name: Any name; the id of a model, too, to hold one of its versions.
+            target: An id (always its newest version) or `id@version`; None: the name means what it meant before.
+
+        Returns:
+            The model that is meant now; None when the alias was taken away.
+
+        Raises:
+            ModelNotFoundError: The target is not installed.
+            InvalidInputError: Not a name that an alias can have.
+        """
+        if target is None:
+            self.aliases.set(name, None)
+            return None
+        wanted, _, version = self._canonical(target).partition("@")
+        found = [one for one in self._installed(wanted) if version in ("", one.version)]
+        if not found:
+            raise ModelNotFoundError(self._how_to_get(target), model=target)
+        self.aliases.set(name, f"{wanted}@{version}" if version else wanted)
+        return found[-1]
+
+    def stamp(self, *names: str) -> tuple[int, ...]:
+        """Changes when the names may mean other versions than before; cheap enough to ask every second.
+
+        Args:
+            names: As for `resolve`.
+        """
+        known = self.aliases.read()
+        places = sorted({self._canonical(known.get(name, name)).partition("@")[0] for name in names})
+        changed = [folder.stat().st_mtime_ns if (folder := self.root / place).is_dir() else 0 for place in places]
+        return (self.aliases.stamp(), *changed)
+
+    def remember_memory(self, manifest: ModelManifest, nbytes: int) -> None:
+        """Write what a model was found to take into its manifest, where it says less or nothing."""
+        if nbytes > (manifest.memory_nbytes or 0):
+            update_manifest(self.folder(manifest), memory_nbytes=nbytes)
 
     def folder(self, manifest: ModelManifest) -> Path:
         """Where the model's files are."""
@@ -142,7 +184,7 @@ class Repository:
     def _ensure(self, entry: CatalogEntry, progress: Progress, force: bool) -> ModelManifest:
         target = self.root / entry.id / entry.version
         with exclusive(self._lock(entry.id)):
-            if not force and (known := _read(target)) is not None and _sizes_match(known, target):
+            if not force and (known := read_manifest(target)) is not None and _sizes_match(known, target):
                 return known
             for stale in (self.root / ".staging").glob(f"{entry.id}-*"):
                 # Only the holder of this model's lock stages it, so whatever is there was left by a dead
@@ -165,7 +207,7 @@ class Repository:
 
     def _is_whole(self, entry: CatalogEntry) -> bool:
         target = self.root / entry.id / entry.version
-        known = _read(target)
+        known = read_manifest(target)
         return known is not None and not any(_problems(known, target))
 
     def _lock(self, model: str) -> Path:
@@ -180,7 +222,7 @@ class Repository:
         folder = self.root / model
         if not _visible(folder) or not folder.is_dir():
             return []
-        found = [one for version in folder.iterdir() if (one := _read(version)) is not None]
+        found = [one for version in folder.iterdir() if (one := read_manifest(version)) is not None]
         return sorted(found, key=lambda one: _natural(one.version))
 
     def _how_to_get(self, name: str) -> str:
@@ -198,16 +240,6 @@ def _natural(version: str) -> tuple[tuple[int, int, str], ...]:
     """A key that puts 10 after 9."""
     words = re.findall(r"\d+|\D+", version)
     return tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words)
-
-
-def _read(folder: Path) -> ModelManifest | None:
-    path = folder / MANIFEST
-    try:
-        return ModelManifest.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except ValidationError as error:
-        raise ModelCorruptError(f"{path} is not a model manifest: {error}; remove the folder and pull again") from error
 
 
 def _sizes_match(manifest: ModelManifest, folder: Path) -> bool:

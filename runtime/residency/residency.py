@@ -180,7 +180,9 @@ class Residency:
         give_back()
         with self._lock:
             entry.model, entry.loaded, entry.baseline = model, True, before
-            entry.nbytes = max(self._resident_now() - before, 0) or entry.source.estimate_nbytes
+            # What earlier processes measured includes runs, which this one has not made yet.
+            known = self._ledger.get(entry.source.key) if self._ledger is not None else None
+            entry.nbytes = max(self._resident_now() - before, known or 0) or entry.source.estimate_nbytes
             for other in self._all:
                 if other is not entry:
                     other.baseline = None  # what it grows by from now on may be this one's

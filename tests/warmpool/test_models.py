@@ -1,0 +1,157 @@
+"""A worker's models: loaded, put under a budget, switched when the deployer changes a name, while requests run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bus.contracts import Contract, ModelManifest
+from bus.errors import ModelNotFoundError
+from functions.model import FunctionModel
+from functions.spec import FunctionSpec
+from runtime.engines.identity import content_digest
+from runtime.engines.onnx import OnnxSession
+from runtime.repository import Catalog, Repository
+from runtime.residency.ledger import MemoryLedger
+from runtime.residency.residency import Residency
+from tests.runtime.engines.small_model import install, weight
+from warmpool.models import WorkerModels
+
+X = np.random.default_rng(3).standard_normal((2, 64)).astype(np.float32)
+
+
+async def handle(context: Any, inputs: Contract) -> Contract:
+    return inputs
+
+
+def setup(repository: Repository) -> OnnxSession:
+    return OnnxSession(repository.file(repository.resolve("tiny"), "model.onnx"), threads=1)
+
+
+def spec(name: str = "test.tiny", *models: str) -> FunctionSpec:
+    return FunctionSpec(
+        name=name, inputs=Contract, outputs=Contract, handler=handle, setup=setup, models=models or ("tiny",)
+    )
+
+
+class Deployment:
+    """One worker's models over a folder."""
+
+    def __init__(self, root: Path, budget: int | None = None, pinned: tuple[str, ...] = ()) -> None:
+        self.repository = Repository(root, catalog=Catalog(()))
+        self.residency = Residency(
+            {} if budget is None else {"cpu": budget}, ledger=MemoryLedger(root / ".memory.json")
+        )
+        self.announced: list[str] = []
+        self.models = WorkerModels(self.repository, self.residency, self._announce, pinned)
+
+    async def _announce(self, manifest: ModelManifest) -> None:
+        self.announced.append(manifest.ref)
+
+
+@asynccontextmanager
+async def watching(deployment: Deployment) -> AsyncIterator[None]:
+    task = asyncio.create_task(deployment.models.watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def run(model: FunctionModel) -> str:
+    """One run, checked against the version that it says it is of; returns that version."""
+    async with model.hold() as held:
+        (found,) = await asyncio.to_thread(held.model.run, {"x": X})
+    version = held.refs[0].partition("@")[2]
+    np.testing.assert_allclose(found, X @ weight(seed=int(version)), rtol=1e-4, atol=1e-4)
+    return version
+
+
+async def until(model: FunctionModel, version: str) -> int:
+    """Run again and again until that version answers; returns how many runs it took."""
+    runs = 1
+    async with asyncio.timeout(60):
+        while await run(model) != version:
+            runs += 1
+    return runs
+
+
+async def test_models_are_loaded_announced_and_measured(tmp_path: Path) -> None:
+    install(tmp_path, version="1", seed=1)
+    deployment = Deployment(tmp_path)
+    model = await deployment.models.add(spec())
+    assert [one.name for one in deployment.residency.residents()] == ["test.tiny"]
+    assert await run(model) == "1"
+    assert deployment.announced == ["tiny@1"]
+    assert MemoryLedger(tmp_path / ".memory.json")._read()
+
+
+async def test_a_model_that_is_not_installed_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError):
+        await Deployment(tmp_path).models.add(spec("test.large", "large"))
+
+
+async def test_what_does_not_fit_beside_the_others_comes_when_it_is_used(tmp_path: Path) -> None:
+    install(tmp_path, version="1", seed=1)
+    deployment = Deployment(tmp_path, budget=150 << 20, pinned=("test.pinned",))
+    content = content_digest(deployment.repository.resolve("tiny"))[:24]
+    for name in ("test.pinned", "test.a", "test.b"):
+        MemoryLedger(tmp_path / ".memory.json").put(f"{name} {content} cpu", 60 << 20)  # as if measured before
+    models = {name: await deployment.models.add(spec(name)) for name in ("test.pinned", "test.a", "test.b")}
+
+    def loaded() -> set[str]:
+        return {one.name for one in deployment.residency.residents()}
+
+    assert loaded() == {"test.pinned", "test.a"}
+    for name in ("test.b", "test.a", "test.pinned"):
+        assert await run(models[name]) == "1"
+        assert loaded() >= {"test.pinned", name}
+        assert len(loaded()) == 2
+
+
+async def test_no_request_fails_while_an_alias_is_moved_back_and_forth(tmp_path: Path) -> None:
+    for version in "12":
+        install(tmp_path, version=version, seed=int(version))
+    deployment = Deployment(tmp_path)
+    deployment.repository.alias("tiny", "tiny@1")
+    model = await deployment.models.add(spec())
+    async with watching(deployment):
+        assert await run(model) == "1"
+        for version in "21":
+            deployment.repository.alias("tiny", f"tiny@{version}")
+            await asyncio.gather(*(until(model, version) for _ in range(8)))
+    assert deployment.announced == ["tiny@1", "tiny@2", "tiny@1"]
+    (left,) = deployment.residency.residents()
+    assert (left.refs, left.leases) == (("tiny@1",), 0)
+
+
+async def test_a_version_that_is_installed_while_requests_run_is_taken(tmp_path: Path) -> None:
+    install(tmp_path, version="1", seed=1)
+    deployment = Deployment(tmp_path)
+    model = await deployment.models.add(spec())
+    async with watching(deployment):
+        assert await run(model) == "1"
+        install(tmp_path / "staging", version="2", seed=2)
+        (tmp_path / "staging" / "tiny" / "2").rename(tmp_path / "tiny" / "2")
+        await until(model, "2")
+
+
+async def test_a_damaged_version_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(tmp_path, version="1", seed=1)
+    deployment = Deployment(tmp_path)
+    model = await deployment.models.add(spec())
+    install(tmp_path / "staging", version="2", seed=2)
+    (tmp_path / "staging" / "tiny" / "2" / "model.data").write_bytes(b"")
+    async with watching(deployment):
+        (tmp_path / "staging" / "tiny" / "2").rename(tmp_path / "tiny" / "2")
+        async with asyncio.timeout(60):
+            while "goes on with the version that it has" not in caplog.text:
+                assert await run(model) == "1"
+    assert await run(model) == "1"

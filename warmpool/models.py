@@ -1,0 +1,115 @@
+"""The models of a worker's functions: loaded at the start where there is room, switched when their names change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from bus.contracts import ModelManifest
+from bus.errors import OmnibusError
+from functions.model import FunctionModel, LoadedModel, ResidentModel
+from functions.spec import FunctionSpec
+from runtime.engines.identity import content_digest
+from runtime.repository import Repository
+from runtime.residency.entry import ModelSource
+from runtime.residency.residency import Residency
+
+log = logging.getLogger("omnibus.models")
+
+_LOOK_EVERY_S = 1.0
+
+Announce = Callable[[ModelManifest], Awaitable[None]]
+
+
+class WorkerModels:
+    """Keeps the models of several functions under one budget.
+
+    Args:
+        repository: Where models come from.
+        residency: Where they are kept.
+        announce: Called with every model that is served from now on.
+        pinned: Functions and models whose memory is never taken for another one.
+    """
+
+    def __init__(
+        self, repository: Repository, residency: Residency, announce: Announce, pinned: Sequence[str] = ()
+    ) -> None:
+        self._repository, self._residency, self._announce = repository, residency, announce
+        self._pinned = frozenset(pinned)
+        self._specs: list[FunctionSpec] = []
+        self._keys: dict[str, str] = {}
+
+    async def add(self, spec: FunctionSpec) -> FunctionModel:
+        """Load a function's model; where others would have to leave for it, it is loaded when it is first used.
+
+        Raises:
+            OmnibusError: A model that is not installed or does not load.
+        """
+        if spec.setup is None:
+            return LoadedModel(None)
+        manifests, source = await asyncio.to_thread(self._source, spec)
+        pinned = not self._pinned.isdisjoint({spec.name, *spec.models, *(one.id for one in manifests)})
+        self._residency.add(spec.name, source, pinned=pinned)
+        if not await asyncio.to_thread(self._residency.warm, spec.name):
+            log.warning("%s: no room for its model now; it is loaded when it is first used", spec.name)
+        self._specs.append(spec)
+        self._keys[spec.name] = source.key
+        await self._tell(manifests)
+        return ResidentModel(self._residency, spec.name)
+
+    async def watch(self) -> None:
+        """Look for names that mean another version than before, and switch to it, until cancelled."""
+        seen: tuple[int, ...] | None = None  # the first look finds what changed since the start
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            stamp = await asyncio.to_thread(self._stamp)
+            if stamp != seen and await self._switch_all():
+                seen = stamp
+
+    async def _switch_all(self) -> bool:
+        """Switch every function whose model changed; tells whether nothing is left to be tried again."""
+        done = True
+        for spec in self._specs:
+            try:
+                manifests, source = await asyncio.to_thread(self._source, spec)
+                if source.key == self._keys[spec.name]:
+                    continue
+                await asyncio.to_thread(self._residency.switch, spec.name, source)
+            except OmnibusError as error:
+                log.error("%s goes on with the version that it has: %s", spec.name, error)
+                done = done and not error.retryable
+            else:
+                self._keys[spec.name] = source.key
+                await self._tell(manifests)
+        return done
+
+    def _source(self, spec: FunctionSpec) -> tuple[list[ModelManifest], ModelSource]:
+        manifests = [self._repository.resolve(name) for name in spec.models]
+        return manifests, ModelSource(
+            refs=tuple(one.ref for one in manifests),
+            load=lambda: self._load(spec),
+            key=f"{spec.name} {content_digest(*manifests)[:24]} cpu",
+            estimate_nbytes=sum(file.nbytes for one in manifests for file in one.files),
+        )
+
+    def _load(self, spec: FunctionSpec) -> Any:
+        if spec.setup is None:
+            return None
+        return spec.setup(self._repository)
+
+    def _stamp(self) -> tuple[int, ...]:
+        try:
+            return self._repository.stamp(*(name for spec in self._specs for name in spec.models))
+        except (OmnibusError, OSError) as error:
+            log.error("the models folder cannot be read: %s", error)
+            return ()
+
+    async def _tell(self, manifests: Sequence[ModelManifest]) -> None:
+        for manifest in manifests:
+            await self._announce(manifest)
+        if len(manifests) == 1:
+            sizes = {one.refs: one.nbytes for one in self._residency.residents()}
+            nbytes = sizes.get((manifests[0].ref,), 0)
+            await asyncio.to_thread(self._repository.remember_memory, manifests[0], nbytes)
