@@ -86,6 +86,15 @@ class Message(Contract):
     content: tuple[ContentPart, ...]
 
 
+class TranscribeOptions(Contract):
+    """How to listen."""
+
+    language: str | None = Field(default=None, description="ISO 639 code, such as `en`; None: listen first.")
+    timestamps: bool = Field(default=False, description="Segments by sentence instead of by window.")
+    words: bool = Field(default=False, description="Tell when each word was said, too.")
+    prompt: str = Field(default="", max_length=4096, description="How names are written, or what was said before.")
+
+
 class Transcript(Contract):
     """What was said in one clip."""
 
@@ -94,6 +103,7 @@ class Transcript(Contract):
     language: str
     seconds: float
     segments: tuple[SpeechSegment, ...] = ()
+    words: tuple[SpeechSegment, ...] = Field(default=(), description="One a word, where they were asked for.")
 
 
 TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]

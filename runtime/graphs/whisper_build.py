@@ -6,13 +6,13 @@ import json
 import shutil
 
 from bus.errors import ModelCorruptError
-from runtime.graphs.whisper import WhisperDims, decoder_graph, encoder_graph
+from runtime.graphs.whisper import WhisperDims, alignment_graph, decoder_graph, encoder_graph
 from runtime.repository.recipe import BuildJob, Built
 from runtime.weights.ctranslate2 import CTranslate2File
 
 
 def build(job: BuildJob) -> Built:
-    """Write `encoder.onnx`, `decoder.onnx` and `tokenizer.json`.
+    """Write `encoder.onnx`, `decoder.onnx`, `alignment.onnx` where heads are known for it, and `tokenizer.json`.
 
     Raises:
         ModelCorruptError: Damaged weights, or another kind of model.
@@ -22,12 +22,13 @@ def build(job: BuildJob) -> Built:
         raise ModelCorruptError(f"model.bin holds a {file.spec}, not a Whisper")
     weights = {name: file.float32(name) for name in file}
     dims = WhisperDims.of(weights)
-    # Whole windows go through the encoder at once: there the float kernels are faster than those for 8-bit
-    # blocks, which win where a step reads all weights for one token.
-    encoder_graph(weights, dims).save(job.out / "encoder.onnx")
-    decoder_graph(weights, dims).save(job.out / "decoder.onnx")
-    shutil.copyfile(job.raw / "tokenizer.json", job.out / "tokenizer.json")
     config = json.loads((job.raw / "config.json").read_text(encoding="utf-8"))
+    heads = [(int(layer), int(head)) for layer, head in config.get("alignment_heads") or ()]
+    encoder_graph(weights, dims, quantised=True).save(job.out / "encoder.onnx")
+    decoder_graph(weights, dims).save(job.out / "decoder.onnx")
+    if heads:
+        alignment_graph(weights, dims, heads).save(job.out / "alignment.onnx")
+    shutil.copyfile(job.raw / "tokenizer.json", job.out / "tokenizer.json")
     return Built(
         dims={
             "layers": dims.decoder_layers,

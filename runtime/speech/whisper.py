@@ -1,8 +1,9 @@
-"""Whisper: windows of sound to text, greedily, on an encoder and a decoder with a cache in place."""
+"""Whisper: windows of sound to text, on an encoder and a decoder with a cache in place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,9 +13,24 @@ from numpy.typing import NDArray
 from bus.errors import InvalidInputError
 from runtime.engines.onnx import OnnxSession
 from runtime.speech import timestamps as stamps
+from runtime.speech.alignment import token_starts
+from runtime.speech.decoding import (
+    END,
+    NO_TIMESTAMPS,
+    TEMPERATURES,
+    Decoding,
+    WritingRules,
+    Written,
+    best,
+    log_sum,
+    write,
+)
 from runtime.speech.mel import HOP, SAMPLE_RATE_HZ, log_mel
+from runtime.speech.words import TimedText, split_words, timed_words
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tokenizers import Tokenizer
 
     from bus.contracts import ModelManifest
@@ -22,15 +38,19 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-START, TRANSCRIBE, NO_SPEECH, NO_TIMESTAMPS, END = 50258, 50359, 50362, 50363, 50257
-_NEVER = -np.inf
+START, TRANSCRIBE, PREVIOUS, NO_SPEECH = 50258, 50359, 50361, 50362
 
 # Where the published decoder gives up on a window, too.
 _SILENCE, _CERTAINTY = 0.6, -1.0
 
-_HALF_WINDOW = 0.43
-"""Clips up to this share of the window (13 s) are heard in a window of half the length, at half the cost: the
-model was trained on windows padded with silence and needs some of it, but not all."""
+_INAUDIBLE = 1e-4
+"""Quieter than this, 80 dB below full scale, there is nothing to hear; the model would write "you"."""
+
+_STEPS = 6
+"""Windows are heard in steps of a sixth of the longest, 5 s, and two at least: the model was trained on sound padded
+with silence to 30 s and needs some of it, but not all, and what it does not hear it need not compute."""
+
+_SILENCE_AFTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +59,33 @@ class Heard:
 
     Attributes:
         text: The words.
-        language: ISO 639 code, as Whisper names it.
+        language: ISO 639 code, as Whisper names it; empty where there was no sound to tell it from.
         segments: (start, end, words) in seconds from the start of the window; the whole window when no time
             stamps were asked for.
+        words: (start, end, word) in seconds from the start of the window, where they were asked for.
     """
 
     text: str
     language: str
-    segments: tuple[tuple[float, float, str], ...]
+    segments: tuple[TimedText, ...]
+    words: tuple[TimedText, ...] = ()
 
 
 class Whisper:
     """A loaded Whisper model; safe from several threads, each call has its own cache."""
 
     def __init__(
-        self, encoder: OnnxSession, decoder: OnnxSession, tokenizer: Tokenizer, manifest: ModelManifest
+        self,
+        encoder: OnnxSession,
+        decoder: OnnxSession,
+        tokenizer: Tokenizer,
+        manifest: ModelManifest,
+        aligner: Callable[[], OnnxSession] | None = None,
     ) -> None:
         self.ref = manifest.ref
         self._encoder, self._decoder, self._tokenizer = encoder, decoder, tokenizer
+        self._open_aligner, self._opening = aligner, threading.Lock()
+        self._aligner: OnnxSession | None = None
         self._dims, parameters = manifest.dims, manifest.parameters
         self._suppress = np.asarray(parameters["suppress"])
         self._suppress_first = np.asarray(parameters["suppress_first"])
@@ -80,12 +109,18 @@ class Whisper:
         from tokenizers import Tokenizer
 
         manifest = repository.resolve(name)
+
+        def opened(path: Path) -> OnnxSession:
+            # No spinning: the speech worker shares its cores with workers that have work while it waits.
+            return OnnxSession(path, threads=threads, spin=False)
+
         encoder, decoder, words = (
             repository.file(manifest, path) for path in ("encoder.onnx", "decoder.onnx", "tokenizer.json")
         )
-        # No spinning: the speech worker shares its cores with workers that have work while it waits.
-        hear, write = (OnnxSession(path, threads=threads, spin=False) for path in (encoder, decoder))
-        return cls(hear, write, Tokenizer.from_file(str(words)), manifest)
+        # Times of words are seldom asked for; what they need is opened when they are.
+        known = any(file.path == "alignment.onnx" for file in manifest.files)
+        aligner = (lambda: opened(repository.file(manifest, "alignment.onnx"))) if known else None
+        return cls(opened(encoder), opened(decoder), Tokenizer.from_file(str(words)), manifest, aligner)
 
     @property
     def window_samples(self) -> int:
@@ -103,6 +138,8 @@ class Whisper:
         *,
         language: str | None = None,
         timestamps: bool = False,
+        words: bool = False,
+        prompt: str = "",
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Heard:
         """Write down one window.
@@ -111,31 +148,26 @@ class Whisper:
             samples: float32 (sample,), mono, 16 kHz, at most `window_samples`.
             language: Code of the language; None: listen first.
             timestamps: Whether to say when each sentence was said.
+            words: Whether to say when each word was said.
+            prompt: Text that came before, or that shows how names are written; its end is used.
             cancelled: Asked before every token; when it says yes, what there is so far is returned.
 
         Raises:
-            InvalidInputError: An unknown language, or too many samples.
+            InvalidInputError: An unknown language, too many samples, or words of a model that has no times for them.
         """
-        self.check_language(language)
-        if len(samples) > self.window_samples:
-            raise InvalidInputError(f"{len(samples)} samples are more than the window of {self.window_samples}")
-        frames = self._dims["frames"] // (2 if len(samples) <= self.window_samples * _HALF_WINDOW else 1)
-        mel = log_mel(samples, frames=2 * frames, mels=self._dims["mels"])
-        cross = dict(zip(self._encoder.outputs, self._encoder.run({"mel": mel[None]}), strict=True))
-        decoding = _Decoding(self._decoder, self._dims, cross)
-        first = decoding.step([START])
-        decoding.rewind()
-        silence = float(np.exp(first[NO_SPEECH] - _log_sum(first)))
-        spoken = self._language(first) if language is None else self._codes[language]
-        tokens, certainty = self._decode(decoding, spoken, timestamps, cancelled)
-        if silence > _SILENCE and certainty < _CERTAINTY:
-            tokens = []  # it hears nothing and does not believe what it wrote
+        self._check(samples, language, words)
+        if np.abs(samples).max(initial=0.0) < _INAUDIBLE:
+            return Heard("", language or "", ())
+        cross = self._listened(samples)
+        tokens, spoken = self._written(cross, language, timestamps, prompt, cancelled)
         seconds = len(samples) / SAMPLE_RATE_HZ
-        said = [(start_s, end_s, self._words(words)) for start_s, end_s, words in stamps.segments(tokens, seconds)]
+        said = [(start_s, end_s, self._text(part)) for start_s, end_s, part in stamps.segments(tokens, seconds)]
+        text = [token for token in tokens if token < END]
         return Heard(
-            self._words([token for token in tokens if token < END]),
+            self._text(text),
             self._languages[spoken],
             tuple(segment for segment in said if segment[2]),
+            self._words(text, spoken, cross, len(samples)) if words and text else (),
         )
 
     def check_language(self, language: str | None) -> None:
@@ -147,92 +179,74 @@ class Whisper:
         if language is not None and language not in self._codes:
             raise InvalidInputError(f"language {language!r} is not one of {', '.join(sorted(self._codes))}")
 
-    def _words(self, tokens: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(tokens), skip_special_tokens=True).strip()
+    def _check(self, samples: NDArray[np.float32], language: str | None, words: bool) -> None:
+        self.check_language(language)
+        if len(samples) > self.window_samples:
+            raise InvalidInputError(f"{len(samples)} samples are more than the window of {self.window_samples}")
+        if words and self._open_aligner is None:
+            raise InvalidInputError(f"model {self.ref} does not know when words are said; ask for segments")
+
+    def _listened(self, samples: NDArray[np.float32]) -> Mapping[str, Array]:
+        step = self._dims["frames"] // _STEPS
+        needed = (len(samples) / SAMPLE_RATE_HZ + _SILENCE_AFTER_S) * SAMPLE_RATE_HZ / (2 * HOP * step)
+        frames = step * min(_STEPS, max(2, int(np.ceil(needed))))
+        mel = log_mel(samples, frames=2 * frames, mels=self._dims["mels"])
+        return dict(zip(self._encoder.outputs, self._encoder.run({"mel": mel[None]}), strict=True))
+
+    def _written(
+        self,
+        cross: Mapping[str, Array],
+        language: str | None,
+        timestamps: bool,
+        prompt: str,
+        cancelled: Callable[[], bool],
+    ) -> tuple[list[int], int]:
+        """Tokens of the text, none where nobody speaks, and the token of the language."""
+        decoding = Decoding(self._decoder, self._dims, cross)
+        first = decoding.step([START])
+        silence = float(np.exp(first[NO_SPEECH] - log_sum(first)))
+        spoken = self._language(first) if language is None else self._codes[language]
+        begin = [*self._previous(prompt), START, spoken, TRANSCRIBE, *([] if timestamps else [NO_TIMESTAMPS])]
+        rules = WritingRules(self._suppress, self._suppress_first, timestamps, self._text)
+
+        def nothing(written: Written) -> bool:
+            """It hears nothing and does not believe what it wrote."""
+            return silence > _SILENCE and written.certainty < _CERTAINTY
+
+        tries = (write(decoding, begin, rules, temperature, cancelled) for temperature in TEMPERATURES)
+        written = best(tries, hopeless=lambda one: nothing(one) or cancelled())
+        return ([] if nothing(written) else written.tokens), spoken
+
+    def _words(self, text: list[int], spoken: int, cross: Mapping[str, Array], samples: int) -> tuple[TimedText, ...]:
+        looks = self._alignment()
+        tokens = np.array([[START, spoken, TRANSCRIBE, NO_TIMESTAMPS, *text]], np.int64)
+        inputs = {name: cross[name] for name in looks.inputs if name != "tokens"}
+        (scores,) = looks.run({"tokens": tokens, **inputs})
+        # The token before a word decides where the word is looked for.
+        starts = token_starts(scores[0, :, 3:], -(-samples // (2 * HOP)))
+        found = split_words(text, self._raw, self._languages[spoken])
+        return timed_words(found, starts, samples / SAMPLE_RATE_HZ)
+
+    def _alignment(self) -> OnnxSession:
+        with self._opening:
+            if self._aligner is None:
+                assert self._open_aligner is not None
+                self._aligner = self._open_aligner()
+            return self._aligner
+
+    def _previous(self, prompt: str) -> list[int]:
+        if not prompt.strip():
+            return []
+        tokens: list[int] = self._tokenizer.encode(f" {prompt.strip()}", add_special_tokens=False).ids
+        # Half of the context is for the text; a prompt cannot forge control tokens.
+        return [PREVIOUS, *[token for token in tokens if token < END][-(self._dims["context"] // 2 - 1) :]]
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        return self._raw([token for token in tokens if token < END]).strip()
+
+    def _raw(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _language(self, logits: NDArray[np.float32]) -> int:
         candidates = np.fromiter(self._languages, np.int64)
         return int(candidates[np.argmax(logits[candidates])])
-
-    def _decode(
-        self, decoding: _Decoding, spoken: int, timestamps: bool, cancelled: Callable[[], bool]
-    ) -> tuple[list[int], float]:
-        """The tokens, and the mean logarithm of their probabilities."""
-        logits = decoding.step([START, spoken, TRANSCRIBE, *([] if timestamps else [NO_TIMESTAMPS])])
-        tokens: list[int] = []
-        certainty: list[float] = [0.0]
-        while decoding.room and not cancelled():
-            logits[self._suppress] = _NEVER
-            logits[NO_TIMESTAMPS if timestamps else slice(NO_TIMESTAMPS, None)] = _NEVER
-            if not tokens:
-                logits[self._suppress_first] = _NEVER
-            if timestamps:
-                stamps.restrict(logits, tokens)
-            token = int(np.argmax(logits))
-            certainty.append(float(logits[token] - _log_sum(logits)))
-            if token == END:
-                break
-            tokens.append(token)
-            if (kept := without_loop(tokens)) is not None:
-                tokens = tokens[:kept]
-                break
-            logits = decoding.step([token])
-        return tokens, sum(certainty) / max(1, len(certainty) - 1)
-
-
-class _Decoding:
-    """The decoder's state of one window: its cache, written in place, and how far it is."""
-
-    def __init__(self, decoder: OnnxSession, dims: dict[str, int], cross: dict[str, Array]) -> None:
-        shape = (1, dims["heads"], dims["context"], dims["hidden"] // dims["heads"])
-        self._context, self._at = dims["context"], 0
-        self._logits = np.empty((1, dims["vocabulary"]), np.float32)
-        self._last, self._total = np.zeros(1, np.int32), np.zeros((), np.int32)
-        self._binding = decoder.bind()
-        for name, array in cross.items():
-            self._binding.input(name, array)
-        for index in range(dims["layers"]):
-            for kind in ("key", "value"):
-                cache = np.zeros(shape, np.float32)
-                self._binding.input(f"past.{kind}.{index}", cache).output(f"present.{kind}.{index}", cache)
-        self._binding.input("last", self._last).input("total", self._total).output("logits", self._logits)
-
-    @property
-    def room(self) -> int:
-        """Tokens that still fit."""
-        return self._context - self._at
-
-    def step(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Add tokens; returns the logits of the next one, float32 (vocabulary,), valid until the next step."""
-        positions = np.arange(self._at, self._at + len(tokens), dtype=np.int64)[None]
-        self._at += len(tokens)
-        self._last[0], self._total[...] = self._at - 1, self._at
-        self._binding.input("tokens", np.asarray([tokens], np.int64)).input("positions", positions)
-        self._binding.run()
-        logits: NDArray[np.float32] = self._logits[0]
-        return logits
-
-    def rewind(self) -> None:
-        """Forget every token."""
-        self._at = 0
-
-
-def _log_sum(logits: NDArray[np.float32]) -> float:
-    peak = float(logits.max())
-    return peak + float(np.log(np.exp(logits - peak).sum()))
-
-
-def without_loop(tokens: Sequence[int], *, longest: int = 24) -> int | None:
-    """How many tokens to keep when the end of the text goes round in a circle; None when it does not.
-
-    A circle is a piece of up to `longest` tokens, said so often in a row that no speaker means it: five times,
-    and at least twelve tokens in all.
-    """
-    for length in range(1, longest + 1):
-        times = max(5, -(-12 // length))
-        if len(tokens) < length * times:
-            continue
-        piece = tokens[-length:]
-        if all(tokens[-length * (turn + 1) : len(tokens) - length * turn] == piece for turn in range(1, times)):
-            return len(tokens) - length * (times - 1)
-    return None

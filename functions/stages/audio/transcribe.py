@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
 from bus.contracts import Contract, Modality, TokenBlock
 from functions.context import Context
 from functions.decorator import function
-from functions.stages.parts import AudioTensor, Block, SpeechSegment, Transcript
+from functions.stages.parts import AudioTensor, Block, SpeechSegment, TranscribeOptions, Transcript
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,13 +19,6 @@ if TYPE_CHECKING:
 
 _RATE_HZ = 16_000
 _LEAST_UNHEARD_S = 0.7
-
-
-class TranscribeOptions(Contract):
-    """How to listen."""
-
-    language: str | None = Field(default=None, description="ISO 639 code, such as `en`; None: listen first.")
-    timestamps: bool = Field(default=False, description="Segments by sentence instead of by window.")
 
 
 class TranscribeInputs(Contract):
@@ -84,17 +75,18 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
     samples = await context.tensors.get(clip.samples)
     window_s = context.model.window_samples / _RATE_HZ
     voice = [(segment.start_s, segment.end_s) for segment in clip.voice]
-    language, segments = options.language, list[SpeechSegment]()
+    language, segments, words = options.language, list[SpeechSegment](), list[SpeechSegment]()
     waiting = speech_windows(voice, samples, window_s)
     while waiting:
         context.check()
         start_s, end_s = waiting.pop(0)
         window = samples[int(start_s * _RATE_HZ) : int(end_s * _RATE_HZ)]
-        heard = await context.run(_listen, context, window, language, options.timestamps)
+        heard = await context.run(_listen, context, window, language, options)
         if heard.text:  # what is heard in noise is no language
             language = heard.language
-        said = [_shifted(segment, start_s) for segment in heard.segments]
+        said = _shifted(heard.segments, start_s)
         segments += said
+        words += _shifted(heard.words, start_s)
         if said and said[-1].end_s > start_s + _LEAST_UNHEARD_S and (rest := _unheard(said[-1].end_s, end_s, voice)):
             waiting.insert(0, (rest, end_s))
     # A model that hears silence invents words, so where nobody speaks nobody listens.
@@ -104,11 +96,15 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
         language=language or "",
         seconds=clip.seconds,
         segments=tuple(segments),
+        words=tuple(words),
     )
 
 
-def _shifted(segment: tuple[float, float, str], start_s: float) -> SpeechSegment:
-    return SpeechSegment(start_s=round(start_s + segment[0], 3), end_s=round(start_s + segment[1], 3), text=segment[2])
+def _shifted(found: Sequence[tuple[float, float, str]], by_s: float) -> list[SpeechSegment]:
+    return [
+        SpeechSegment(start_s=round(by_s + start_s, 3), end_s=round(by_s + end_s, 3), text=text)
+        for start_s, end_s, text in found
+    ]
 
 
 def _unheard(heard_s: float, end_s: float, voice: Sequence[tuple[float, float]]) -> float | None:
@@ -117,9 +113,16 @@ def _unheard(heard_s: float, end_s: float, voice: Sequence[tuple[float, float]])
     return heard_s if left >= _LEAST_UNHEARD_S else None
 
 
-def _listen(context: Context[Whisper], window: NDArray[np.float32], language: str | None, timestamps: bool) -> Heard:
+def _listen(
+    context: Context[Whisper], window: NDArray[np.float32], language: str | None, options: TranscribeOptions
+) -> Heard:
     heard = context.model.transcribe(
-        window, language=language, timestamps=timestamps, cancelled=lambda: context.cancelled
+        window,
+        language=language,
+        timestamps=options.timestamps,
+        words=options.words,
+        prompt=options.prompt,
+        cancelled=lambda: context.cancelled,
     )
     context.check()  # what a cancelled run has heard so far is no transcript
     return heard

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import io
 import wave
+from typing import Literal
 
 import httpx
 import openai as openai_package
 import pytest
 from openai import OpenAI
+from openai.types.audio import TranscriptionVerbose
 
 from tests.functions.gateway.media import png, wav
 
@@ -33,6 +35,25 @@ def test_verbose_json_has_times_and_language(openai: OpenAI) -> None:
         (1.0, 2.0, "quiet"),
         (2.0, 2.5, "quiet"),
     ]
+
+
+def test_words_have_times_when_they_are_asked_for(openai: OpenAI) -> None:
+    def transcribed(*granularities: Literal["word", "segment"]) -> TranscriptionVerbose:
+        return openai.audio.transcriptions.create(
+            model="whisper-1",
+            file=_file(wav(1.5)),
+            response_format="verbose_json",
+            timestamp_granularities=list(granularities),
+        )
+
+    words = transcribed("word")
+    assert words.words is not None
+    assert [(word.start, word.end, word.word) for word in words.words] == [(0.0, 1.0, "loud"), (1.0, 1.5, "quiet")]
+    assert words.segments is None
+    both = transcribed("word", "segment")
+    assert both.segments is not None
+    assert both.words == words.words
+    assert transcribed("segment").words is None
 
 
 @pytest.mark.parametrize(
@@ -73,6 +94,11 @@ def test_a_file_that_is_no_media_or_empty_is_refused(openai: OpenAI) -> None:
         ({"model": "transcribe", "response_format": "ass"}, "response_format"),
         ({"model": "transcribe", "stream": "true"}, "stream"),
         ({"model": "whisper-9"}, "model"),
+        ({"model": "transcribe", "timestamp_granularities[]": "word"}, "timestamp_granularities[]"),
+        (
+            {"model": "transcribe", "response_format": "verbose_json", "timestamp_granularities[]": "letter"},
+            "timestamp_granularities[].0",
+        ),
     ],
 )
 def test_a_form_field_that_is_wrong_is_named(http: httpx.Client, form: dict[str, str], param: str) -> None:

@@ -83,7 +83,7 @@ async def test_our_own_speech_is_written_down_word_for_word(environment: Functio
     assert heard == words(text)
     assert transcript["language"] == "en"
     block = outputs["blocks"][0]["block"]
-    assert (block["modality"], block["text"], block["encoder"]) == ("audio", transcript["text"], "whisper-base@1")
+    assert (block["modality"], block["text"], block["encoder"]) == ("audio", transcript["text"], "whisper-base@2")
 
 
 async def test_any_rate_and_layout_gives_the_same_words(environment: FunctionEnvironment) -> None:

@@ -11,7 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.engines.onnx import OnnxSession
-from runtime.graphs.whisper import WhisperDims, decoder_graph, encoder_graph
+from runtime.graphs.dynamic import dynamic_matmul
+from runtime.graphs.ops import Graph
+from runtime.graphs.whisper import WhisperDims, alignment_graph, decoder_graph, encoder_graph
 
 HIDDEN, HEADS, LAYERS, FRAMES, CONTEXT, MELS, VOCABULARY = 64, 2, 2, 10, 16, 8, 96
 Array = NDArray[Any]
@@ -62,6 +64,8 @@ class Reference:
 
     def __init__(self, weights: dict[str, Array]) -> None:
         self.w = weights
+        self.scores: list[list[Array]] = []
+        """Of cross-attention, by layer and head, before the softmax."""
 
     def linear(self, value: Array, name: str) -> Array:
         return value @ self.w[f"{name}/weight"].T + self.w[f"{name}/bias"]
@@ -82,13 +86,16 @@ class Reference:
         return self.gelu(columns + self.w[f"{name}/bias"][:, None])
 
     def attention(self, query: Array, key: Array, value: Array, causal: bool) -> Array:
-        heads = []
+        heads, told = [], list[Array]()
         for part in np.split(np.arange(HIDDEN), HEADS):
             scores = query[:, part] @ key[:, part].T / np.sqrt(len(part))
+            told.append(scores)
             if causal:
                 scores = np.where(np.tri(*scores.shape, dtype=np.bool_), scores, -np.inf)
             shares = np.exp(scores - scores.max(-1, keepdims=True))
             heads.append(shares / shares.sum(-1, keepdims=True) @ value[:, part])
+        if not causal:
+            self.scores.append(told)
         return np.concatenate(heads, axis=1)
 
     def block(self, value: Array, name: str, memory: Array | None) -> Array:
@@ -111,6 +118,7 @@ class Reference:
         return self.norm(value, "encoder/layer_norm")
 
     def logits(self, tokens: list[int], memory: Array) -> Array:
+        self.scores.clear()
         value = self.w["decoder/embeddings/weight"][tokens]
         value = value + self.w["decoder/position_encodings/encodings"][: len(tokens)]
         for index in range(LAYERS):
@@ -178,6 +186,39 @@ def test_a_shorter_window_uses_the_first_positions(tmp_path: Path, weights: dict
     (logits,) = Graphs(tmp_path, weights, quantised=False).logits(short, [[PROMPT]])
     reference = Reference(weights)
     assert np.abs(logits[0] - reference.logits(PROMPT, reference.encode(short[0]))).max() < 1e-3
+
+
+def test_the_gaze_of_the_chosen_heads_is_told_token_by_token(tmp_path: Path, weights: dict[str, Array]) -> None:
+    heads, tokens = [(0, 1), (1, 0), (1, 1)], PROMPT + THEN
+    dims = WhisperDims.of(weights)
+    encoder_graph(weights, dims).save(tmp_path / "encoder.onnx")
+    alignment_graph(weights, dims, heads, quantised=False).save(tmp_path / "alignment.onnx")
+    encoder, looks = OnnxSession(tmp_path / "encoder.onnx"), OnnxSession(tmp_path / "alignment.onnx")
+    cross = dict(zip(encoder.outputs, encoder.run({"mel": MEL}), strict=True))
+    wanted = {name: cross[name] for name in looks.inputs if name != "tokens"}
+    (attention,) = looks.run({"tokens": np.array([tokens, tokens]), **wanted})
+    assert attention.shape == (2, len(heads), len(tokens), FRAMES)
+    reference = Reference(weights)
+    for row in range(2):
+        reference.logits(tokens, reference.encode(MEL[row]))
+        for place, (layer, head) in enumerate(heads):
+            assert np.abs(attention[row, place] - reference.scores[layer][head]).max() < 1e-3
+
+
+@pytest.mark.parametrize("loud", [1.0, 300.0])
+def test_each_row_is_rounded_by_its_own_peak(tmp_path: Path, loud: float) -> None:
+    rng = np.random.default_rng(5)
+    value, weight = rng.standard_normal((1, 6, 48)).astype(np.float32), rng.standard_normal((20, 48)).astype(np.float32)
+    value[0, 0] *= loud
+    value[0, 1] = 0
+    graph = Graph("product")
+    product = dynamic_matmul(graph, graph.input("x", np.float32, (1, "row", 48)), "w", weight)
+    graph.output(product, "y", np.float32, (1, "row", 20))
+    graph.save(tmp_path / "product.onnx")
+    (found,) = OnnxSession(tmp_path / "product.onnx").run({"x": value})
+    expected = value @ weight.T
+    errors = np.abs(found - expected).max(axis=2) / np.maximum(np.abs(expected).max(axis=2), 1e-6)
+    assert errors.max() < 0.03
 
 
 def test_eight_bits_stay_close(tmp_path: Path, weights: dict[str, Array]) -> None:

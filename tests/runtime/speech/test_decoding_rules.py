@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.speech.decoding import Written, best, compression, without_loop
 from runtime.speech.timestamps import END, FIRST, restrict, segments
-from runtime.speech.whisper import without_loop
 
 VOCABULARY = 51865
 
@@ -83,3 +85,42 @@ def test_a_segment_that_never_closed_ends_with_the_window() -> None:
 
 def test_without_times_the_whole_window_is_one_segment() -> None:
     assert segments([5, 6, 7], 4.0) == [(0.0, 4.0, [5, 6, 7])]
+
+
+def written(certainty: float, repetition: float) -> Written:
+    return Written([1], certainty, repetition)
+
+
+def tried(*made: Written, hopeless: bool = False) -> tuple[Written, int]:
+    """What is taken, and how many tries were made."""
+    count = 0
+
+    def one_by_one() -> Iterator[Written]:
+        nonlocal count
+        for one in made:
+            count += 1
+            yield one
+
+    return best(one_by_one(), hopeless=lambda _: hopeless), count
+
+
+GOOD, GUESS, LOOP = written(-0.4, 1.5), written(-1.3, 1.5), written(-0.1, 5.0)
+
+
+def test_the_first_text_that_can_be_believed_is_taken() -> None:
+    assert tried(GOOD, GUESS) == (GOOD, 1)
+    assert tried(LOOP, GUESS, GOOD, written(-0.2, 1.0)) == (GOOD, 3)
+
+
+def test_where_nothing_can_be_believed_a_guess_is_better_than_a_loop() -> None:
+    assert tried(LOOP, written(-1.9, 1.0), GUESS, LOOP) == (GUESS, 4)
+
+
+def test_nothing_is_tried_again_where_there_is_nothing_to_hear() -> None:
+    assert tried(GUESS, GOOD, hopeless=True) == (GUESS, 1)
+
+
+def test_loops_compress_better_than_speech() -> None:
+    assert compression("the same words again and " * 12) > 2.4
+    assert compression("He was not an ill disposed young man, unless to be rather cold hearted is to be ill.") < 2.4
+    assert compression("") == 0.0

@@ -29,6 +29,10 @@ NOTHING = {
     "hiss": (0.1 * NOISE.standard_normal(3 * RATE)).astype(np.float32),
     "hum": tone(120, 3, RATE),
     "clicks": (NOISE.random(3 * RATE) > 0.9995).astype(np.float32),
+    "loud noise": np.clip(0.5 * NOISE.standard_normal(6 * RATE), -1, 1).astype(np.float32),
+    "music": np.concatenate(
+        [sum(tone(hertz * 2 ** (step / 12), 0.5, RATE, 0.1) for hertz in (220, 277, 330)) for step in (0, 5, 7, 0) * 5]
+    ),
 }
 
 
@@ -49,8 +53,9 @@ def test_words_and_language_are_heard(whisper: Whisper, sentence: NDArray[np.flo
     assert heard.segments == ((0.0, len(sentence) / RATE, heard.text),)
 
 
-def test_both_window_lengths_hear_the_same(whisper: Whisper, sentence: NDArray[np.float32]) -> None:
-    long = np.concatenate([sentence, np.zeros(14 * RATE, np.float32)])
+@pytest.mark.parametrize("seconds", [9, 14, 19, 24, 29])
+def test_every_window_length_hears_the_same(whisper: Whisper, sentence: NDArray[np.float32], seconds: int) -> None:
+    long = np.concatenate([sentence, np.zeros(seconds * RATE - len(sentence), np.float32)])
     assert whisper.transcribe(long).text == whisper.transcribe(sentence).text
 
 
@@ -58,6 +63,36 @@ def test_time_stamps_lie_within_the_clip(whisper: Whisper, sentence: NDArray[np.
     heard = whisper.transcribe(sentence, timestamps=True, language="en")
     assert heard.text == "What is in this picture?"
     assert 0 <= heard.segments[0][0] < heard.segments[-1][1] <= len(sentence) / RATE
+
+
+def test_words_are_found_where_they_were_said(whisper: Whisper) -> None:
+    first, second = said("The garden is green."), said("Nobody knows the answer.")
+    pause = np.zeros(2 * RATE_HZ, np.float32)
+    sound = decode(wav(np.concatenate([first, pause, second]), RATE_HZ), MediaLimits())
+    heard = whisper.transcribe(sound, words=True, language="en")
+    told = [word for _, _, word in heard.words]
+    assert " ".join(told) == "The garden is green. Nobody knows the answer."
+    times = [time for start, end, _ in heard.words for time in (start, end)]
+    assert times == sorted(times)
+    begin_s = len(first) / RATE_HZ + 2
+    assert heard.words[3][1] <= begin_s - 1.5
+    assert heard.words[4][0] == pytest.approx(begin_s, abs=0.4)
+
+
+def test_no_words_are_timed_where_nobody_speaks(whisper: Whisper) -> None:
+    assert whisper.transcribe(NOTHING["hiss"], words=True).words == ()
+
+
+def test_a_prompt_shows_how_a_name_is_written(whisper: Whisper) -> None:
+    sound = decode(wav(said("My friend Kathryn lives here."), RATE_HZ), MediaLimits())
+    for name in ("Katherine", "Kathryn"):
+        assert name in whisper.transcribe(sound, language="en", prompt=f"A letter from {name} to {name}.").text
+
+
+@pytest.mark.parametrize("seconds", [1 / RATE, 0.02, 0.3])
+def test_a_moment_of_sound_says_nothing(whisper: Whisper, seconds: float) -> None:
+    heard = whisper.transcribe(tone(440, seconds, RATE), timestamps=True, words=True)
+    assert all(end <= 0.3 for _, end, _ in (*heard.segments, *heard.words))
 
 
 def test_a_cancelled_run_stops_before_the_next_token(whisper: Whisper, sentence: NDArray[np.float32]) -> None:

@@ -25,6 +25,7 @@ from functions.stages.parts import (
     Speech,
     SpeechOptions,
     SpeechSegment,
+    TranscribeOptions,
     Transcript,
     Usage,
 )
@@ -63,6 +64,13 @@ class Spoken(Contract):
     """A text said aloud."""
 
     speech: Speech
+
+
+class Sounds(Contract):
+    """Sound and how to listen."""
+
+    clips: tuple[MediaItem, ...] = ()
+    options: TranscribeOptions | None = None
 
 
 class Clips(Contract):
@@ -178,7 +186,7 @@ async def speak(context: Context[Any], inputs: Sayable) -> Spoken:
 
 
 @function("parrot.listen")
-async def listen(context: Context[Any], inputs: Clips) -> Heard:
+async def listen(context: Context[Any], inputs: Sounds) -> Heard:
     """One segment a second: how loud it was."""
     found = []
     for clip in inputs.clips:
@@ -191,7 +199,16 @@ async def listen(context: Context[Any], inputs: Clips) -> Heard:
             for start in range(int(np.ceil(seconds)))
         )
         text = " ".join(segment.text for segment in segments)
-        found.append(Transcript(part=clip.part, text=text, language="en", seconds=seconds, segments=segments))
+        found.append(
+            Transcript(
+                part=clip.part,
+                text=text,
+                language="en",
+                seconds=seconds,
+                segments=segments,
+                words=segments if inputs.options is not None and inputs.options.words else (),
+            )
+        )
     return Heard(transcripts=tuple(found))
 
 
