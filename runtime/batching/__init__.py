@@ -1,0 +1,1 @@
+"""Items of many callers, run together."""
