@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.export.decoder import write_decoder
-from runtime.graphs.decoder.weights import in_blocks
+from runtime.graphs.decoder.weights import store_of
 from runtime.graphs.families.checkpoint import DecoderWeights
 from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.graphs.families.known import family_of
@@ -17,14 +17,16 @@ def build(job: BuildJob) -> Built:
 
     Raises:
         ModelCorruptError: The GGUF file is damaged or incomplete.
+        InvalidInputError: The parameter `quantisation` names none that is known.
         ModelUnsupportedError: Its model is of another family than those that are built here.
     """
+    store = store_of(job.parameters["quantisation"])
     file = GgufFile(job.raw / "model.gguf")
     checkpoint = GgufCheckpoint(file)
     family = family_of(checkpoint.config)
     shape = family.shape(checkpoint.config)
     # A table in half precision is exact enough: its own source is 8-bit blocks with half-precision scales.
-    write_decoder(job.out, shape, DecoderWeights(checkpoint, family, shape), in_blocks)
+    write_decoder(job.out, shape, DecoderWeights(checkpoint, family, shape), store)
     (job.out / "tokenizer.json").write_text(tokenizer_json(file.metadata), encoding="utf-8")
     (job.out / "chat.jinja").write_text(chat_template(file.metadata), encoding="utf-8")
     metadata = file.metadata

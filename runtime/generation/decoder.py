@@ -47,6 +47,13 @@ class LlamaDecoder:
         threads: See `OnnxSession`.
         device: See `OnnxSession`.
 
+    Attributes:
+        hidden: Width of an embedding.
+        vocabulary: Tokens that there are.
+        end_tokens: Those that end an answer.
+        pool: The rows' memory.
+        least_rows: Rows of a decode step, so that a row's logits do not depend on how many others are there.
+
     Raises:
         ModelCorruptError: A file is missing or damaged.
     """
@@ -78,6 +85,9 @@ class LlamaDecoder:
             slots=slots,
             capacity=context or context_tokens(manifest),
         )
+        # The kernel for one row in 4 bits adds up in another order than the one for several, and rounding of the
+        # activations makes that difference as large as the rounding itself: a lone row brings a spare one along.
+        self.least_rows = min(slots, 2 if manifest.quantisation == "q4" else 1)
         self._steps: dict[tuple[int, int, int], _Step] = {}
 
     def embed(self, tokens: NDArray[np.int32], media: Floats) -> Floats:

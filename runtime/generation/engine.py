@@ -27,7 +27,7 @@ from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_key
 from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
 from runtime.generation.sampler import Constraint, TokenChoice, choose_tokens
 from runtime.generation.sampling import SamplingConfig
-from runtime.generation.scheduler import Scheduler, Sequence, step_inputs
+from runtime.generation.scheduler import Scheduler, Sequence
 from runtime.generation.speculation import DraftModel, PromptLookup, Speculation, Tokens
 
 _NO_TOKEN = "no token can come next: the model gave no numbers, or its grammar became too complex; verify its files"
@@ -179,7 +179,7 @@ class TextEngine:
     def _prefill(self, sequence: Sequence, row: int) -> None:
         embeddings = self._begin(sequence, row) if sequence.embeddings is None else sequence.embeddings
         start = sequence.length
-        chunk = embeddings[start : start + self._config.prefill_chunk]
+        chunk = embeddings[start : self._chunk_end(start, len(embeddings))]
         logits = self._decoder.prefill(row, chunk, start)
         sequence.length += len(chunk)
         if sequence.length == len(sequence.prompt.ids):
@@ -189,12 +189,19 @@ class TextEngine:
                 self._scheduler.prefilled()
             self._take(sequence, choose_tokens([sequence.sampler], logits[None])[0])
 
+    def _chunk_end(self, start: int, total: int) -> int:
+        # No chunk of one token: attention of one token is computed in another order than that of several, and an
+        # answer should not depend on where a prompt was cut.
+        end = min(start + self._config.prefill_chunk, total)
+        return end - 1 if total - end == 1 and end - start > 2 else end
+
     def _begin(self, sequence: Sequence, row: int) -> Floats:
         """Embed the prompt, and take from the cache what is known of it."""
         embeddings = sequence.embeddings = self._decoder.embed(sequence.prompt.ids, sequence.prompt.embeddings)
         sequence.keys = block_keys(sequence.prompt)
-        # The last token is always computed: its logits choose the first token of the answer.
-        usable = (len(sequence.prompt.ids) - 1) // BLOCK_TOKENS
+        # The last token is always computed, for its logits choose the first token of the answer; and not alone, see
+        # `_chunk_end`.
+        usable = max(0, len(sequence.prompt.ids) - 2) // BLOCK_TOKENS
         sequence.length = self._prefixes.restore(sequence.keys[:usable], row)
         sequence.generation.cached_tokens = sequence.length
         return embeddings
@@ -204,7 +211,7 @@ class TextEngine:
         if len(running) == 1 and (proposed := self._proposed(running[0])):
             self._verify(running[0], proposed)
             return
-        logits = self._decoder.decode(*step_inputs(running))
+        logits = self._decoder.decode(*self._scheduler.step_inputs(self._decoder.least_rows))[: len(running)]
         for sequence in running:
             # All of them before any ends: a row that moves must take this step's keys and values along.
             sequence.length += 1

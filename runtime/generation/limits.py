@@ -26,4 +26,4 @@ class EngineConfig:
     max_waiting: int = 64
     prefill_chunk: int = 512
     prefix_cache_nbytes: int = 128 * 2**20
-    speculative_tokens: int = 7
+    speculative_tokens: int = 0

@@ -121,6 +121,19 @@ class Scheduler:
         elif sequence in self.decoding:
             self._pack(self.decoding.index(sequence))
 
+    def step_inputs(self, least: int = 1) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Last tokens int32 `(row,)` and lengths int64 `(row,)` for a decode step of the decoding rows.
+
+        Args:
+            least: Rows of the step; those beyond the decoding ones write where their owner will write next.
+        """
+        spare = [0] * (min(least, self._pool.slots) - len(self.decoding))
+        if spare and self.prefilling is not None:
+            spare[0] = self.prefilling.length
+        tokens = [sequence.last for sequence in self.decoding] + [0] * len(spare)
+        lengths = [sequence.length for sequence in self.decoding] + spare
+        return np.array(tokens, np.int32), np.array(lengths, np.int64)
+
     def row_of(self, sequence: Sequence) -> int:
         """The row of one that decodes."""
         return self.decoding.index(sequence)
@@ -138,9 +151,3 @@ class Scheduler:
         self.decoding.pop()
         if self.prefilling is not None:
             self._pool.move(last + 1, last, self.prefilling.length)
-
-
-def step_inputs(decoding: list[Sequence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Last tokens int32 `(row,)` and lengths int64 `(row,)` for a decode step."""
-    tokens = np.array([sequence.last for sequence in decoding], np.int32)
-    return tokens, np.array([sequence.length for sequence in decoding], np.int64)

@@ -73,7 +73,7 @@ async def main(url, token):
         "request": "plain-1",
         "pipeline": "chat",
         "inputs": {
-            "messages": [{"role": "user", "content": [{"text": "What is the capital of France? Be brief."}]}],
+            "messages": [{"role": "user", "content": [{"text": "What is the capital of Japan? Be brief."}]}],
             "sampling": {"max_tokens": 24},
         },
     }
@@ -97,7 +97,7 @@ async def test_a_plain_nats_client_with_nothing_of_ours_starts_a_pipeline_and_re
     )
     assert told["result"]["status"] == "succeeded", told
     answer = told["result"]["outputs"]["answer"]["text"]
-    assert "Paris" in answer
+    assert "Tokyo" in answer
     assert told["streamed"].strip() == answer.strip()
 
 
@@ -126,13 +126,13 @@ async def test_the_openai_client_chats_about_a_picture_and_a_spoken_question(ope
 async def test_the_openai_client_gets_several_answers_of_a_schema_with_log_probabilities(openai: AsyncOpenAI):
     schema = {
         "type": "object",
-        "properties": {"capital": {"enum": ["Paris", "Rome"]}},
+        "properties": {"capital": {"enum": ["Tokyo", "Rome"]}},
         "required": ["capital"],
         "additionalProperties": False,
     }
     answer = await openai.chat.completions.create(
         model="chat",
-        messages=[{"role": "user", "content": "What is the capital of France?"}],
+        messages=[{"role": "user", "content": "What is the capital of Japan?"}],
         response_format={"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}},
         n=2,
         temperature=0.2,
@@ -141,12 +141,12 @@ async def test_the_openai_client_gets_several_answers_of_a_schema_with_log_proba
         top_logprobs=2,
     )
     for choice in answer.choices:
-        assert json.loads(choice.message.content or "") == {"capital": "Paris"}
+        assert json.loads(choice.message.content or "") == {"capital": "Tokyo"}
         assert choice.logprobs is not None
         told = choice.logprobs.content or []
         assert b"".join(bytes(one.bytes or ()) for one in told).decode() == choice.message.content
     again = await openai.chat.completions.create(
-        model="chat", messages=[{"role": "user", "content": "What is the capital of France?"}], max_tokens=2
+        model="chat", messages=[{"role": "user", "content": "What is the capital of Japan?"}], max_tokens=2
     )
     assert again.usage is not None
     assert again.usage.prompt_tokens_details is not None
@@ -156,14 +156,14 @@ async def test_the_openai_client_gets_several_answers_of_a_schema_with_log_proba
 async def test_the_openai_client_gets_a_spoken_answer(openai: AsyncOpenAI):
     answer = await openai.chat.completions.create(
         model="chat",
-        messages=[{"role": "user", "content": "What is the capital of France? Answer in one short sentence."}],
+        messages=[{"role": "user", "content": "What is the capital of Japan? Answer in one short sentence."}],
         modalities=["text", "audio"],
         audio={"voice": "alloy", "format": "wav"},
         max_tokens=24,
     )
     audio = answer.choices[0].message.audio
     assert audio is not None
-    assert "Paris" in audio.transcript
+    assert "Tokyo" in audio.transcript
     data = base64.b64decode(audio.data)
     with wave.open(io.BytesIO(data)) as sound:
         assert sound.getnframes() / sound.getframerate() > 0.5

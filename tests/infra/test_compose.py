@@ -177,7 +177,7 @@ async def test_the_services_answer_a_chat_with_a_spoken_answer_through_nats_and_
     assert refused.status_code == 401
     body = {
         "model": "chat",
-        "messages": [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}],
+        "messages": [{"role": "user", "content": "What is the capital of Japan? Answer in one sentence."}],
         "modalities": ["text", "audio"],
         "audio": {"voice": "af_heart", "format": "wav"},
         "max_tokens": 24,
@@ -185,6 +185,6 @@ async def test_the_services_answer_a_chat_with_a_spoken_answer_through_nats_and_
     response = await gateway.post("/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text
     message = response.json()["choices"][0]["message"]
-    assert "Paris" in message["audio"]["transcript"]
+    assert "Tokyo" in message["audio"]["transcript"]
     trace = (await gateway.get(f"/v1/requests/{response.headers['x-request-id']}/trace")).json()["spans"]
     assert {span["worker"].rsplit("-", 1)[0] for span in trace} == {"media", "speech", "generate"}

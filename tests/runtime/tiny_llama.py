@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bus.contracts import ModelManifest
 from runtime.export.decoder import write_decoder
-from runtime.graphs.decoder.weights import as_float, in_blocks
+from runtime.graphs.decoder.weights import as_float, in_8_bits
 from runtime.graphs.families import llama
 from runtime.graphs.families.checkpoint import DecoderWeights
 from runtime.graphs.families.gguf import GgufCheckpoint
@@ -80,7 +80,7 @@ def serve(folder: Path, seed: int = 0, *, quantized: bool = False) -> ModelManif
     checkpoint = GgufCheckpoint(GgufFile(write_gguf(folder / "model.gguf", weights(seed))))
     shape = llama.FAMILY.shape(checkpoint.config)
     read = DecoderWeights(checkpoint, llama.FAMILY, shape)
-    write_decoder(folder, shape, read, in_blocks if quantized else as_float)
+    write_decoder(folder, shape, read, in_8_bits if quantized else as_float)
     return ModelManifest(
         id="tiny",
         version="1",

@@ -14,11 +14,11 @@ import numpy as np
 from runtime.graphs.decoder.attention import Attention
 from runtime.graphs.decoder.layers import Layers
 from runtime.graphs.decoder.shape import DecoderShape
-from runtime.graphs.decoder.weights import ReadTensor, StoreMatrix, in_blocks
+from runtime.graphs.decoder.weights import ReadTensor, StoreMatrix, in_8_bits
 from runtime.graphs.ops import Graph
 
 
-def decoder(shape: DecoderShape, read: ReadTensor, store: StoreMatrix = in_blocks) -> Graph:
+def decoder(shape: DecoderShape, read: ReadTensor, store: StoreMatrix = in_8_bits) -> Graph:
     """Build the graph.
 
     Inputs: `inputs_embeds` float32 (batch, token, hidden); `lengths` int32 (batch,), tokens of each row including the

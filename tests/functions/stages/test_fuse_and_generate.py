@@ -24,10 +24,10 @@ pytestmark = pytest.mark.models
 
 registry.load("functions.stages")
 
-FRANCE = "What is the capital of France?"
-FRANCE_PROMPT = [
+JAPAN = "What is the capital of Japan?"
+JAPAN_PROMPT = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198,
-    1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198,
+    1, 4093, 198, 1780, 314, 260, 3575, 282, 3085, 47, 2, 198, 1, 520, 9531, 198,
 ]  # fmt: skip
 
 
@@ -80,8 +80,8 @@ def shown(ids: list[int]) -> str:
 
 
 async def test_a_text_becomes_the_models_own_chat_prompt(environment: FunctionEnvironment) -> None:
-    ids, positions, counts = await fused(environment, messages=user({"text": FRANCE}))
-    assert ids == FRANCE_PROMPT
+    ids, positions, counts = await fused(environment, messages=user({"text": JAPAN}))
+    assert ids == JAPAN_PROMPT
     assert positions.tolist() == [list(range(len(ids)))] * 3
     assert counts == {"text": len(ids)}
 
@@ -171,10 +171,10 @@ async def answer(environment: FunctionEnvironment, messages: list[dict[str, Any]
 
 
 async def test_the_answer_is_the_references_and_streams_while_it_is_made(environment: FunctionEnvironment) -> None:
-    outputs = await answer(environment, user({"text": FRANCE}))
-    assert outputs["text"] == "The capital of France is Paris."
+    outputs = await answer(environment, user({"text": JAPAN}))
+    assert outputs["text"] == "The capital of Japan is Tokyo."
     assert outputs["finish_reason"] == "stop"
-    assert outputs["usage"]["prompt_tokens"] == len(FRANCE_PROMPT)
+    assert outputs["usage"]["prompt_tokens"] == len(JAPAN_PROMPT)
     assert outputs["usage"]["completion_tokens"] == 8
     chunks = environment.chunks
     assert "".join(chunk.text for chunk in chunks) == outputs["text"]
@@ -216,27 +216,29 @@ async def test_several_answers_share_their_prompt_and_stream_beside_each_other(
 
 
 async def test_the_likeliest_word_can_be_ruled_out(environment: FunctionEnvironment) -> None:
-    ruled = {"max_tokens": 8, "logit_bias": {"7042": -100.0}}
-    assert "Paris" not in (await answer(environment, user({"text": FRANCE}), sampling=ruled))["text"]
+    ruled = {"max_tokens": 6, "logit_bias": {"19081": -100.0}}
+    text = (await answer(environment, user({"text": JAPAN}), sampling=ruled))["text"]
+    assert text.startswith("The capital of Japan is")
+    assert " Tokyo" not in text
 
 
 async def test_an_answer_has_the_form_that_was_asked_for(environment: FunctionEnvironment) -> None:
-    schema = {"type": "object", "properties": {"city": {"enum": ["Rome", "Paris", "Oslo"]}}, "required": ["city"],
+    schema = {"type": "object", "properties": {"city": {"enum": ["Rome", "Tokyo", "Oslo"]}}, "required": ["city"],
               "additionalProperties": False}  # fmt: skip
     form = {"type": "json_schema", "definition": json.dumps(schema)}
     settings = {"format": form, "n": 2, "temperature": 0.2, "seed": 1}
-    outputs = await answer(environment, user({"text": FRANCE}), sampling=settings)
-    assert [json.loads(choice["text"]) for choice in outputs["choices"]] == [{"city": "Paris"}] * 2
+    outputs = await answer(environment, user({"text": JAPAN}), sampling=settings)
+    assert [json.loads(choice["text"]) for choice in outputs["choices"]] == [{"city": "Tokyo"}] * 2
     wrong = {"type": "json_schema", "definition": '{"type": "colour"}'}
     with pytest.raises(InvalidInputError, match="cannot be followed"):
-        await answer(environment, user({"text": FRANCE}), sampling={"format": wrong})
+        await answer(environment, user({"text": JAPAN}), sampling={"format": wrong})
 
 
 async def test_limits_and_stop_strings_end_the_answer(environment: FunctionEnvironment) -> None:
-    short = await answer(environment, user({"text": FRANCE}), sampling={"max_tokens": 3})
+    short = await answer(environment, user({"text": JAPAN}), sampling={"max_tokens": 3})
     assert (short["text"], short["finish_reason"]) == ("The capital of", "length")
-    stopped = await answer(environment, user({"text": FRANCE}), sampling={"stop": ["e is P"]})
-    assert (stopped["text"], stopped["finish_reason"]) == ("The capital of Franc", "stop")
+    stopped = await answer(environment, user({"text": JAPAN}), sampling={"stop": ["n is T"]})
+    assert (stopped["text"], stopped["finish_reason"]) == ("The capital of Japa", "stop")
 
 
 async def test_any_script_gets_an_answer(environment: FunctionEnvironment) -> None:

@@ -150,12 +150,12 @@ async def test_json_without_a_schema_is_an_object(
 async def test_an_answer_without_a_form_is_free_beside_one_that_has_one(
     engine: TextEngine, grammars: GrammarCompiler, tokenizer: ChatTokenizer
 ) -> None:
-    question = tokenizer.chat([{"role": "user", "content": "What is the capital of France?"}])
+    question = tokenizer.chat([{"role": "user", "content": "What is the capital of Japan?"}])
     prompt = PromptTokens(tokenizer.encode(question, markup=True), NO_MEDIA)
     (constraint,) = grammars.compile("regex", "[0-9]{5}")
     sampling = SamplingConfig(max_tokens=20)
     formed, free = engine.submit(prompt, sampling, constraint=constraint), engine.submit(prompt, sampling)
-    assert "".join([piece.text async for piece in free]) == "The capital of France is Paris."
+    assert "".join([piece.text async for piece in free]) == "The capital of Japan is Tokyo."
     assert re.fullmatch("[0-9]{5}", "".join([piece.text async for piece in formed]))
 
 

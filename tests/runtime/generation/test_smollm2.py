@@ -22,11 +22,12 @@ from runtime.weights.gguf import GgufFile
 pytestmark = pytest.mark.models
 
 NO_MEDIA = np.zeros((0, 576), np.float32)
+# The reference is nowhere nearly undecided: the likeliest token leads by one at every step.
 QUESTION = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198,
-    1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198,
+    1, 4093, 198, 1780, 314, 260, 3575, 282, 3085, 47, 2, 198, 1, 520, 9531, 198,
 ]  # fmt: skip
-ANSWER = [504, 3575, 282, 4649, 314, 7042, 30, 2]
+ANSWER = [504, 3575, 282, 3085, 314, 19081, 30, 2]
 
 # The beginning of Jane Austen's Sense and Sensibility.
 TEXT = """The family of Dashwood had long been settled in Sussex. Their estate was large, and their residence was at
@@ -89,7 +90,7 @@ def test_text_becomes_the_reference_tokens_and_back(tokenizer: ChatTokenizer, te
 
 
 def test_a_chat_becomes_the_reference_prompt(tokenizer: ChatTokenizer) -> None:
-    text = tokenizer.chat([{"role": "user", "content": "What is the capital of France?"}])
+    text = tokenizer.chat([{"role": "user", "content": "What is the capital of Japan?"}])
     assert tokenizer.encode(text, markup=True).tolist() == QUESTION
 
 

@@ -1,0 +1,79 @@
+"""The chat model gives the same answer to the same request, whoever else is there and whatever was computed before.
+
+Rounding makes this more than a matter of course: activations are rounded to 8 bits, so a sum that is added up in
+another order, however little it differs, can end in another token. What is compared here is exact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from bus.contracts import ModelManifest
+from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.engine import TextEngine
+from runtime.generation.limits import EngineConfig
+from runtime.generation.request import PromptTokens
+from runtime.generation.sampling import SamplingConfig
+from runtime.generation.tokenizer import ChatTokenizer
+from runtime.repository import Repository
+
+pytestmark = pytest.mark.models
+
+NO_MEDIA = np.zeros((0, 576), np.float32)
+QUESTIONS = ["Tell me a joke.", "Why is the sky blue?", "Name a river in Africa and say where it ends.", "Hi!"]
+SETTINGS = [SamplingConfig(max_tokens=24), SamplingConfig(max_tokens=24, temperature=1.0, top_p=0.95, seed=6)]
+
+
+@pytest.fixture(scope="module")
+def manifest() -> ModelManifest:
+    return Repository().resolve("chat")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(manifest: ModelManifest) -> ChatTokenizer:
+    return ChatTokenizer(Repository().folder(manifest))
+
+
+@contextmanager
+def running(manifest: ModelManifest, tokenizer: ChatTokenizer, **config: int) -> Iterator[TextEngine]:
+    decoder = LlamaDecoder(Repository().folder(manifest), manifest, slots=4, context=256)
+    engine = TextEngine(decoder, tokenizer.token_bytes, EngineConfig(**config))
+    engine.open()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer: ChatTokenizer) -> list[PromptTokens]:
+    chats = [tokenizer.chat([{"role": "user", "content": question}]) for question in QUESTIONS]
+    return [PromptTokens(tokenizer.encode(text, markup=True), NO_MEDIA) for text in chats]
+
+
+async def tokens(engine: TextEngine, prompt: PromptTokens, sampling: SamplingConfig) -> list[int]:
+    return [token async for piece in engine.submit(prompt, sampling) for token in piece.token_ids]
+
+
+async def in_turn(engine: TextEngine, prompts: list[PromptTokens]) -> list[list[int]]:
+    return [await tokens(engine, prompt, sampling) for prompt in prompts for sampling in SETTINGS]
+
+
+async def test_an_answer_is_the_same_alone_in_company_after_others_and_in_pieces(
+    manifest: ModelManifest, tokenizer: ChatTokenizer, prompts: list[PromptTokens]
+) -> None:
+    with running(manifest, tokenizer, prefix_cache_nbytes=0) as engine:
+        alone = await in_turn(engine, prompts)
+        asked = [(prompt, sampling) for prompt in prompts for sampling in SETTINGS]
+        together = await asyncio.gather(*(tokens(engine, *one) for one in asked))
+    with running(manifest, tokenizer) as engine:
+        first, again = [await in_turn(engine, prompts) for _ in range(2)]
+    with running(manifest, tokenizer, prefill_chunk=9, prefix_cache_nbytes=0) as engine:
+        pieces = await in_turn(engine, prompts)
+    assert together == alone
+    assert first == alone
+    assert again == alone
+    assert pieces == alone
