@@ -38,6 +38,11 @@ def split_words(tokens: Sequence[int], decode: Callable[[Sequence[int]], str], l
     return _with_marks(words)
 
 
+def joined(words: Iterable[str], language: str) -> str:
+    """Words as a text, with blanks between them where the language is written so."""
+    return ("" if language in _UNSPACED else " ").join(words)
+
+
 def timed_words(words: Iterable[tuple[str, int]], starts: NDArray[np.float64], seconds: float) -> tuple[TimedText, ...]:
     """Words with when they were said.
 
