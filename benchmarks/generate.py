@@ -57,10 +57,10 @@ class Ours:
         self.tokenizer = ChatTokenizer(self.folder)
         self._end = tuple((token, -1e9) for token in self.manifest.parameters["end_tokens"])
 
-    def open(self, speculative_tokens: int = 0, prefix_cache_nbytes: int = 0) -> TextEngine:
+    def open(self, speculate: bool = False, prefix_cache_nbytes: int = 0) -> TextEngine:
         """A new engine."""
         decoder = LlamaDecoder(self.folder, self.manifest, slots=STREAMS, threads=THREADS)
-        config = EngineConfig(speculative_tokens=speculative_tokens, prefix_cache_nbytes=prefix_cache_nbytes)
+        config = EngineConfig(speculate=speculate, prefix_cache_nbytes=prefix_cache_nbytes)
         engine = TextEngine(decoder, self.tokenizer.token_bytes, config)
         engine.open()
         return engine
@@ -258,7 +258,7 @@ async def prefixes(ours: Ours, rounds: int) -> Measurement:
 
 async def guesses(ours: Ours, rounds: int, tokens: int) -> list[Measurement]:
     """Speculative decoding, where an answer quotes its prompt and where it does not."""
-    engines = {"plain": ours.open(), "guessing": ours.open(speculative_tokens=7)}
+    engines = {"plain": ours.open(), "guessing": ours.open(speculate=True)}
     results = []
     try:
         for what, question in {"an answer that quotes": QUOTED, "a story": QUESTION}.items():

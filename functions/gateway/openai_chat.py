@@ -203,6 +203,10 @@ def _usage(answer: Answer) -> dict[str, Any]:
             "cached_tokens": usage.cached_tokens,
             **{f"{modality}_tokens": count for modality, count in usage.by_modality.items()},
         },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": usage.accepted_prediction_tokens,
+            "rejected_prediction_tokens": usage.rejected_prediction_tokens,
+        },
     }
 
 

@@ -90,6 +90,18 @@ class ResponseFormat(_Body):
     regex: str | None = None
 
 
+class Prediction(_Body):
+    """Text that the answer is expected to repeat, in large parts."""
+
+    content: str | list[ChatPart]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        parts = [self.content] if isinstance(self.content, str) else [part.text or "" for part in self.content]
+        return "".join(parts)
+
+
 class ChatBody(_Body):
     """A chat completion request.
 
@@ -116,6 +128,7 @@ class ChatBody(_Body):
     min_p: float | None = Field(default=None, description="An extension.")
     repetition_penalty: float | None = Field(default=None, description="An extension.")
     response_format: ResponseFormat | None = None
+    prediction: Prediction | None = None
     modalities: list[str] | None = None
     audio: AudioOutput | None = None
 
@@ -215,6 +228,7 @@ def _sampling(body: ChatBody) -> SamplingOptions:
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop,
         "format": None if body.response_format is None else _format(body.response_format),
+        "prediction": None if body.prediction is None else body.prediction.text,
         **{name: getattr(body, name) for name in _SAMPLING},
     }
     return validate(SamplingOptions, {name: value for name, value in fields.items() if value is not None})

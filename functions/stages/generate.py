@@ -123,6 +123,8 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         prompt_tokens=generations[0].prompt_tokens,
         completion_tokens=sum(stream.produced for stream in streams),
         cached_tokens=generations[0].cached_tokens,
+        accepted_prediction_tokens=sum(one.accepted_tokens for one in generations),
+        rejected_prediction_tokens=sum(one.rejected_tokens for one in generations),
         by_modality=inputs.prompt.counts,
     )
     first = choices[0]
@@ -144,6 +146,7 @@ def _started(
 ) -> Iterator[list[Generation]]:
     """One answer for each that is wanted; whatever ends one of them ends all."""
     generations: list[Generation] = []
+    prediction = context.model.tokenizer.encode(options.prediction) if options.prediction else None
     try:
         for index, constraint in enumerate(constraints):
             # The first one computes the prompt, the others take it from the engine's prefix cache.
@@ -152,6 +155,7 @@ def _started(
                     prompt,
                     _sampling(context, options, index),
                     constraint=constraint,
+                    prediction=prediction,
                     deadline_s=context.event.deadline_s,
                     is_cancelled=lambda: context.cancelled,
                 )

@@ -130,6 +130,7 @@ class SamplingOptions(Contract):
     format: AnswerFormat | None = Field(default=None, description="None: free text.")
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64, description="None: derived from the request id.")
     stop: tuple[str, ...] = Field(default=(), max_length=16)
+    prediction: str = Field(default="", max_length=1_000_000, description="What the answer may repeat, to be faster.")
 
 
 class SpeechOptions(Contract):
@@ -138,6 +139,7 @@ class SpeechOptions(Contract):
     voice: str = "af_heart"
     speed: float = Field(default=1.0, ge=0.25, le=4.0)
     format: str = Field(default="wav", pattern="^(wav|mp3|opus|flac|pcm)$")
+    stream: bool = Field(default=False, description="Tell of the file's parts while it is made.")
 
 
 class Speech(Contract):
@@ -156,6 +158,8 @@ class Usage(Contract):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = Field(default=0, description="Prompt tokens that an earlier prompt had computed already.")
+    accepted_prediction_tokens: int = Field(default=0, description="Guessed tokens that came true.")
+    rejected_prediction_tokens: int = Field(default=0, description="Guessed tokens that did not.")
     by_modality: dict[str, int] = Field(default_factory=dict, description="Prompt tokens by modality.")
 
 

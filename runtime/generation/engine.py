@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bus.errors import (
     CancelledRequestError,
@@ -28,7 +29,7 @@ from runtime.generation.request import Generation, IsCancelled, PromptTokens, Te
 from runtime.generation.sampler import Constraint, TokenChoice, choose_tokens
 from runtime.generation.sampling import SamplingConfig
 from runtime.generation.scheduler import Scheduler, Sequence
-from runtime.generation.speculation import DraftModel, PromptLookup, Speculation, Tokens
+from runtime.generation.speculation import DraftModel, Tokens, speculation
 
 _NO_TOKEN = "no token can come next: the model gave no numbers, or its grammar became too complex; verify its files"
 
@@ -94,6 +95,7 @@ class TextEngine:
         sampling: SamplingConfig,
         *,
         constraint: Constraint | None = None,
+        prediction: NDArray[np.int32] | None = None,
         deadline_s: float | None = None,
         is_cancelled: IsCancelled = lambda: False,
     ) -> Generation:
@@ -103,6 +105,7 @@ class TextEngine:
             prompt: What to answer.
             sampling: How to choose tokens; the answer also ends when the context is full.
             constraint: What the answer has to look like; used from the engine's thread from now on.
+            prediction: int32 `(token,)`, what the answer may repeat parts of; it comes sooner where it does.
             deadline_s: Unix time after which nobody waits.
             is_cancelled: Asked between steps, from the engine's thread.
 
@@ -121,7 +124,7 @@ class TextEngine:
             constraint=constraint,
             is_cancelled=is_cancelled,
             deadline_s=deadline_s,
-            speculation=self._speculation(prompt),
+            speculation=speculation(self._config, self._draft, prompt.ids, prediction),
         )
         with self._work:
             if self._closed:
@@ -129,10 +132,6 @@ class TextEngine:
             self._scheduler.admit(sequence)
             self._work.notify()
         return generation
-
-    def _speculation(self, prompt: PromptTokens) -> Speculation | None:
-        most = self._config.speculative_tokens
-        return Speculation(self._draft or PromptLookup(), prompt.ids, most) if most else None
 
     def _check(self, prompt: PromptTokens, sampling: SamplingConfig) -> None:
         length, width = len(prompt.ids), prompt.embeddings.shape[1]
@@ -229,16 +228,17 @@ class TextEngine:
         """Choose a token behind the last one, and behind each proposed one for as long as they come true."""
         tokens = np.array([sequence.last, *proposed], np.int32)
         logits = self._decoder.verify(self._scheduler.row_of(sequence), tokens, sequence.length)
-        accepted = 0
+        choices: list[TokenChoice | None] = []
         for place, expected in enumerate([*proposed, None]):
-            sequence.length += 1
-            choice = choose_tokens([sequence.sampler], logits[place : place + 1])[0]
-            goes_on = self._take(sequence, choice)
-            if choice is None or choice.token != expected or not goes_on:
+            choices += choose_tokens([sequence.sampler], logits[place : place + 1])
+            chosen = choices[-1]
+            if chosen is None or chosen.token != expected or expected in self._decoder.end_tokens:
                 break
-            accepted += 1
-        if sequence.speculation is not None:
-            sequence.speculation.learn(len(proposed), accepted)
+        sequence.learn(len(proposed), len(choices) - 1)
+        for choice in choices:
+            sequence.length += 1
+            if not self._take(sequence, choice):
+                break
 
     def _take(self, sequence: Sequence, choice: TokenChoice | None) -> bool:
         """Deliver what is certain after one more token; whether the answer goes on."""

@@ -21,9 +21,13 @@ class EngineConfig:
         prefill_chunk: Prompt tokens in one step, so that a long prompt does not hold up running answers.
         prefix_cache_nbytes: Memory for keys and values of earlier prompts and answers; 0: none is kept.
         speculative_tokens: The most tokens that are guessed and checked in one step while an answer is alone; 0: none.
+        speculate: Whether every answer is guessed at, not only one whose request predicts it. Off: where a model's
+            matrices are rounded, checking several tokens at once rounds otherwise than one after the other, and an
+            answer would depend on who else was there.
     """
 
     max_waiting: int = 64
     prefill_chunk: int = 512
     prefix_cache_nbytes: int = 128 * 2**20
-    speculative_tokens: int = 0
+    speculative_tokens: int = 7
+    speculate: bool = False

@@ -68,11 +68,13 @@ class Generation:
     Attributes:
         prompt_tokens: Tokens of the prompt.
         cached_tokens: How many of them did not have to be computed; known from the first piece on.
+        accepted_tokens: Guessed tokens of the answer that came true.
+        rejected_tokens: Guessed tokens that did not.
     """
 
     def __init__(self, prompt_tokens: int) -> None:
         self.prompt_tokens = prompt_tokens
-        self.cached_tokens = 0
+        self.cached_tokens = self.accepted_tokens = self.rejected_tokens = 0
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[TextDelta | Exception] = asyncio.Queue()
         self._abandoned = False

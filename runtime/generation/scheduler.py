@@ -56,6 +56,13 @@ class Sequence:
         self.sampler = Sampler(self.sampling, self.prompt.ids, self.constraint)
         self.stop = StopFilter(self.sampling.stop)
 
+    def learn(self, proposed: int, accepted: int) -> None:
+        """Take notice of guessed tokens and of those that came true."""
+        self.generation.accepted_tokens += accepted
+        self.generation.rejected_tokens += proposed - accepted
+        if self.speculation is not None:
+            self.speculation.learn(proposed, accepted)
+
 
 class Scheduler:
     """Waiting sequences, at most one in prefill, and the decoding ones.

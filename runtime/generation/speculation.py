@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.limits import EngineConfig
 from runtime.generation.request import MEDIA_TOKEN
 
 Tokens = Sequence[int]
@@ -151,10 +152,6 @@ class Speculation:
         proposer: Who makes them.
         prompt: int32 `(token,)`.
         most: The most tokens of one guess.
-
-    Attributes:
-        proposed: Tokens that were guessed so far.
-        accepted: Those of them that came true.
     """
 
     def __init__(self, proposer: Proposer, prompt: NDArray[np.int32], most: int) -> None:
@@ -162,7 +159,6 @@ class Speculation:
         self._tokens: list[int] = prompt.tolist()
         self._prompt = len(self._tokens)
         self._pace = Pace(most)
-        self.proposed = self.accepted = 0
 
     def propose(self, answer: Tokens, room: int) -> Tokens:
         """Tokens to check in the next step; none where a guess would not pay.
@@ -180,8 +176,27 @@ class Speculation:
     def learn(self, proposed: int, accepted: int) -> None:
         """See `Pace.learn`."""
         self._pace.learn(proposed, accepted)
-        self.proposed += proposed
-        self.accepted += accepted
+
+
+def speculation(
+    config: EngineConfig, draft: DraftModel | None, prompt: NDArray[np.int32], prediction: NDArray[np.int32] | None
+) -> Speculation | None:
+    """How an answer is guessed at; None: not at all.
+
+    Args:
+        config: Whether, and how far.
+        draft: Guesses where nothing was predicted; None: a lookup does.
+        prompt: int32 `(token,)`.
+        prediction: int32 `(token,)`, what the request expects of the answer.
+    """
+    most = config.speculative_tokens
+    if not most or (prediction is None and not config.speculate):
+        return None
+    if prediction is None:
+        return Speculation(draft or PromptLookup(), prompt, most)
+    # As if the prediction had followed the prompt once before.
+    history = np.concatenate([prompt[-_SHORTEST:], prediction, prompt])
+    return Speculation(PromptLookup(), history, most)
 
 
 def _text_only(tokens: Tokens) -> Tokens:

@@ -153,6 +153,18 @@ async def test_the_openai_client_gets_several_answers_of_a_schema_with_log_proba
     assert again.usage.prompt_tokens_details.cached_tokens == 32
 
 
+async def test_the_openai_client_predicts_an_answer(openai: AsyncOpenAI):
+    asked: Any = {"model": "chat", "messages": [{"role": "user", "content": "What is the capital of Japan?"}]}
+    predicted = {"type": "content", "content": "The capital of Japan is Kyoto, or is it Tokyo."}
+    answer = await openai.chat.completions.create(**asked, prediction=predicted)
+    assert answer.choices[0].message.content == "The capital of Japan is Tokyo."
+    assert answer.usage is not None
+    details = answer.usage.completion_tokens_details
+    assert details is not None
+    assert (details.accepted_prediction_tokens or 0) >= 3
+    assert (details.rejected_prediction_tokens or 0) >= 1
+
+
 async def test_the_openai_client_gets_a_spoken_answer(openai: AsyncOpenAI):
     answer = await openai.chat.completions.create(
         model="chat",

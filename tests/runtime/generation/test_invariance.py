@@ -40,9 +40,9 @@ def tokenizer(manifest: ModelManifest) -> ChatTokenizer:
 
 
 @contextmanager
-def running(manifest: ModelManifest, tokenizer: ChatTokenizer, **config: int) -> Iterator[TextEngine]:
+def running(manifest: ModelManifest, tokenizer: ChatTokenizer, config: EngineConfig) -> Iterator[TextEngine]:
     decoder = LlamaDecoder(Repository().folder(manifest), manifest, slots=4, context=256)
-    engine = TextEngine(decoder, tokenizer.token_bytes, EngineConfig(**config))
+    engine = TextEngine(decoder, tokenizer.token_bytes, config)
     engine.open()
     yield engine
     engine.close()
@@ -65,13 +65,13 @@ async def in_turn(engine: TextEngine, prompts: list[PromptTokens]) -> list[list[
 async def test_an_answer_is_the_same_alone_in_company_after_others_and_in_pieces(
     manifest: ModelManifest, tokenizer: ChatTokenizer, prompts: list[PromptTokens]
 ) -> None:
-    with running(manifest, tokenizer, prefix_cache_nbytes=0) as engine:
+    with running(manifest, tokenizer, EngineConfig(prefix_cache_nbytes=0)) as engine:
         alone = await in_turn(engine, prompts)
         asked = [(prompt, sampling) for prompt in prompts for sampling in SETTINGS]
         together = await asyncio.gather(*(tokens(engine, *one) for one in asked))
-    with running(manifest, tokenizer) as engine:
+    with running(manifest, tokenizer, EngineConfig()) as engine:
         first, again = [await in_turn(engine, prompts) for _ in range(2)]
-    with running(manifest, tokenizer, prefill_chunk=9, prefix_cache_nbytes=0) as engine:
+    with running(manifest, tokenizer, EngineConfig(prefill_chunk=9, prefix_cache_nbytes=0)) as engine:
         pieces = await in_turn(engine, prompts)
     assert together == alone
     assert first == alone
