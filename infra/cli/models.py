@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from bus.contracts import ModelManifest
 from infra.cli.aliases import alias
+from infra.cli.model_progress import bars
+from infra.cli.models_build import build
 from infra.cli.table import print_table
-from runtime.repository import Repository, Step
+from runtime.repository import Repository
 
 
 @click.group()
 def models() -> None:
-    """Pull, list, check and remove models."""
+    """Pull, build, list, check and remove models."""
 
 
 models.add_command(alias)
+models.add_command(build)
 
 
 @models.command()
@@ -30,7 +29,7 @@ models.add_command(alias)
 def pull(names: tuple[str, ...], force: bool) -> None:
     """Fetch and build models or sets, such as `demo`."""
     repository = Repository()
-    with _bars() as on_step:
+    with bars() as on_step:
         pulled = {one.ref: one for name in names for one in repository.pull(name, on_step, force=force)}
     click.echo(f"{len(pulled)} ready in {repository.root}: {', '.join(sorted(pulled))}")
 
@@ -88,7 +87,7 @@ def verify(names: tuple[str, ...], repair: bool) -> None:
         problems = repository.verify(name)
         click.echo(f"{name}: {'; '.join(problems) or 'ok'}")
         if problems and repair:
-            with _bars() as on_step:
+            with bars() as on_step:
                 click.echo(f"{repository.repair(name, on_step).ref}: repaired")
         elif problems:
             damaged += 1
@@ -98,40 +97,9 @@ def verify(names: tuple[str, ...], repair: bool) -> None:
 
 def pull_set(name: str, root: Path | None = None) -> None:
     """Pull a model or a set with progress bars; what is here already costs nothing."""
-    with _bars() as on_step:
+    with bars() as on_step:
         Repository(root).pull(name, on_step)
 
 
 def _size(manifest: ModelManifest) -> str:
     return f"{sum(file.nbytes for file in manifest.files) / 1e6:.1f}"
-
-
-@contextmanager
-def _bars() -> Iterator[_Bars]:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
-        yield _Bars(progress)
-
-
-class _Bars:
-    """One bar a download and one a build."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def __call__(self, step: Step) -> None:
-        if step.action == "ready":
-            self._finish(step.model)
-            return
-        name = f"{step.model}: {step.subject}" if step.action == "download" else f"{step.model}: building"
-        if name not in self._tasks:
-            self._finish(step.model)
-            self._tasks[name] = self._progress.add_task(name, total=step.total)
-        self._progress.update(self._tasks[name], completed=step.done, total=step.total)
-
-    def _finish(self, model: str) -> None:
-        for name, task in self._tasks.items():
-            if name.startswith(f"{model}: "):
-                seen = self._progress.tasks[self._progress.task_ids.index(task)]
-                self._progress.update(task, total=seen.completed or 1, completed=seen.completed or 1)

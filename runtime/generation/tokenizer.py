@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from bus.errors import InvalidInputError, ModelCorruptError
+
+_BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 
 
 class ChatTokenizer:
@@ -29,10 +36,11 @@ class ChatTokenizer:
         try:
             self._plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._markup = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-            self._template = environment.from_string((folder / "chat.jinja").read_text(encoding="utf-8"))
+            self._template = _environment().from_string((folder / "chat.jinja").read_text(encoding="utf-8"))
         except Exception as error:  # the tokenizers library raises bare exceptions
             raise ModelCorruptError(f"the tokenizer in {folder} cannot be read: {error}") from error
+        # A vocabulary with a token for each byte is SentencePiece's, whose other tokens are plain text.
+        self._bytes_of = _plain_bytes if self._plain.token_to_id("<0x0A>") is not None else _level_bytes
         # What a user writes is text even where it looks like a control token.
         self._plain.encode_special_tokens = True
         self._special = frozenset(
@@ -54,7 +62,7 @@ class ChatTokenizer:
         if token in self._special:
             return b""
         text = self._plain.id_to_token(token)
-        return b"" if text is None else _bytes_of(text)
+        return b"" if text is None else self._bytes_of(text)
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The prompt for the assistant's next turn.
@@ -66,13 +74,42 @@ class ChatTokenizer:
             InvalidInputError: The model's template refuses the messages.
         """
         try:
-            return self._template.render(messages=list(messages), add_generation_prompt=True)
+            return self._template.render(
+                messages=list(messages), add_generation_prompt=True, tools=None, documents=None
+            )
         except TemplateError as error:
             raise InvalidInputError(f"the model's chat template refuses these messages: {error}") from error
 
 
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Jinja with what chat templates may use beside it.
+
+    Source: `_compile_jinja_template` of transformers, `utils/chat_template_utils.py`.
+    """
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.filters["tojson"] = _as_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    """JSON as it was put in: Jinja's own filter sorts keys, and escapes what is not HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(reason: str) -> None:
+    raise TemplateError(reason)
+
+
 @lru_cache(maxsize=65536)
-def _bytes_of(token: str) -> bytes:
+def _plain_bytes(token: str) -> bytes:
+    found = _BYTE_TOKEN.fullmatch(token)
+    return bytes([int(found[1], 16)]) if found else token.replace("▁", " ").encode()
+
+
+@lru_cache(maxsize=65536)
+def _level_bytes(token: str) -> bytes:
     table = _byte_values()
     if all(character in table for character in token):
         return bytes(table[character] for character in token)

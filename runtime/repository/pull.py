@@ -111,7 +111,8 @@ def _add_license(entry: CatalogEntry, raw: Path, out: Path) -> None:
     given, text = raw / LICENSE, LICENSE_FOLDER / f"{entry.license}.txt"
     if (out / LICENSE).exists():
         return
-    body = (given if given.exists() else text).read_text(encoding="utf-8")
+    found = given if given.exists() else text
+    body = found.read_text(encoding="utf-8") if found.exists() else f"{entry.license}\n"
     head = f"{entry.attribution}\n\n" if entry.attribution else ""
     (out / LICENSE).write_text(head + body, encoding="utf-8")
 

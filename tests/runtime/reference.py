@@ -32,6 +32,8 @@ def randomise(model: PreTrainedModel, *, seed: int = 0, offset: float = 0.0, tab
                 parameter.normal_(0, 0.3, generator=random)
             elif parameter.ndim == 1:
                 parameter.uniform_(0.5 - offset, 1.5 - offset, generator=random)
+            elif "position" in name:
+                parameter.normal_(0, 1, generator=random)
             elif "embed" in name:
                 parameter.normal_(0, table, generator=random)
             else:

@@ -1,0 +1,181 @@
+"""A catalog entry for a Hugging Face folder, here or on the hub, so that it is built like any other model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bus.errors import InvalidInputError, ModelSourceError
+from runtime.graphs.families.config import ModelConfig
+from runtime.repository import CatalogEntry, Repository
+from runtime.repository.catalog import LICENSE_FOLDER, RawFile, RawSource
+from runtime.repository.download import sha256_of
+from runtime.repository.hub import list_hub
+from runtime.repository.source import Source
+from runtime.repository.sources import Wanted, from_hub
+from runtime.weights.folder import INDEX, SINGLE
+
+_HUB = "hf://"
+_BESIDE = frozenset({
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+    "chat_template.json", "sentence_bert_config.json", "LICENSE",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What the one who builds can choose.
+
+    Attributes:
+        id: What the model is to be called; None: as its folder is.
+        quantisation: See `runtime.graphs.decoder.weights.QUANTISATIONS`.
+        context_tokens: The most tokens of a prompt and its answer.
+        license: SPDX id; None: what the folder says.
+    """
+
+    id: str | None = None
+    quantisation: str = "q8"
+    context_tokens: int = 4096
+    license: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How models of one sort are built and served."""
+
+    recipe: str
+    modalities: tuple[str, str]
+    limits: Mapping[str, float]
+    parameters: Mapping[str, Any]
+    quantisation: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A folder that was looked at."""
+
+    source: str
+    name: str
+    files: tuple[str, ...]
+    config: ModelConfig
+    identity: str
+    digests: Mapping[str, str]
+    license: str
+
+
+def entry_of(place: str, repository: Repository, options: BuildOptions) -> CatalogEntry:
+    """Describe a folder: what is taken out of it, and which recipe builds it.
+
+    Its version is one more than the newest that is installed, unless that was built of the same, in the same way.
+
+    Args:
+        place: A path, or `hf://org/repo`, with `@revision` where it is not to be the newest.
+        repository: Where the model is to be.
+        options: Choices.
+
+    Raises:
+        InvalidInputError: No folder of a model, or an id that cannot be one.
+        ModelSourceError: (mostly retryable) the hub does not have it or does not answer.
+        ModelCorruptError: `config.json` cannot be read.
+    """
+    found = _on_hub(place, repository.downloads) if place.startswith(_HUB) else _here(Path(place))
+    kind = _kind(found.config, options)
+    name = options.id or re.sub(r"[^a-z0-9.-]+", "-", found.name.lower()).strip("-.")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
+        raise InvalidInputError(
+            f"{name!r} cannot be the id of a model; use small letters, digits, '.' and '-'", id=name
+        )
+    parameters = {**kind.parameters, "built_from": found.identity}
+    files = tuple(RawFile(member=path, path=path) for path in _wanted(found.files))
+    return CatalogEntry(
+        id=name,
+        version=_version(repository, name, {**parameters, "quantisation": kind.quantisation}),
+        family=found.config.model_type,
+        summary=f"Built from {found.source}",
+        license=options.license or found.license,
+        sources=(RawSource(source=found.source, files=files),),
+        digests={path: digest for path, digest in found.digests.items() if path in {file.path for file in files}},
+        build=kind.recipe,
+        modalities_in=kind.modalities[:1],
+        modalities_out=kind.modalities[1:],
+        quantisation=kind.quantisation,
+        limits=dict(kind.limits),
+        parameters=parameters,
+    )
+
+
+def _kind(config: ModelConfig, options: BuildOptions) -> _Kind:
+    if config.model_type == "whisper":
+        return _Kind("runtime.export.whisper_folder:build", ("audio", "text"), {"window_s": 30}, {}, "int8")
+    if config.model_type == "bert":
+        return _Kind("runtime.export.bert_folder:build", ("text", "text"), {}, {}, "none")
+    chosen = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
+    limits = {"context_tokens": options.context_tokens}
+    return _Kind("runtime.export.chat_folder:build", ("text", "text"), limits, chosen, options.quantisation)
+
+
+def _version(repository: Repository, name: str, chosen: Mapping[str, Any]) -> str:
+    installed = [one for one in repository.list() if one.id == name]
+    if not installed:
+        return "1"
+    newest = installed[-1]
+    known = {**newest.parameters, "quantisation": newest.quantisation}
+    same = all(known.get(key) == value for key, value in chosen.items())
+    return newest.version if same else str(int(newest.version) + 1)
+
+
+def _here(folder: Path) -> _Place:
+    if not (folder / "config.json").is_file():
+        raise InvalidInputError(f"{folder} is no folder with a config.json; give one, or hf://org/repo")
+    files = tuple(sorted(path.name for path in folder.iterdir() if path.is_file()))
+    digests = {path: sha256_of(folder / path) for path in _wanted(files)}
+    return _Place(
+        source=f"file://{folder.resolve()}",
+        name=folder.resolve().name,
+        files=files,
+        config=ModelConfig.read(folder / "config.json"),
+        identity=hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16],
+        digests=digests,
+        license=_spdx(_front_matter(folder / "README.md")),
+    )
+
+
+def _on_hub(place: str, downloads: Path) -> _Place:
+    repo, _, revision = place.removeprefix(_HUB).partition("@")
+    Source.parse(f"{_HUB}{repo}@{revision or 'main'}")
+    listing = list_hub(repo, revision or "main")
+    source = f"{_HUB}{repo}@{listing.commit}"
+    if "config.json" not in listing.files:
+        raise ModelSourceError(f"{source} has no config.json, so it holds no model to build", retryable=False)
+    folder = from_hub(Wanted(source=Source.parse(source), members=("config.json",), downloads=downloads))
+    config = ModelConfig.read(folder / "config.json")
+    name = repo.rpartition("/")[2]
+    return _Place(source, name, listing.files, config, listing.commit, {}, _spdx(listing.license))
+
+
+def _wanted(files: Iterable[str]) -> list[str]:
+    """The files that a build reads: the weights in one file or in several, and what stands beside them."""
+    there = set(files)
+    if SINGLE in there:
+        weights = {SINGLE}
+    else:
+        weights = {path for path in there if re.fullmatch(r"model-\d+-of-\d+\.safetensors", path)} | ({INDEX} & there)
+    return sorted(weights | (_BESIDE & there))
+
+
+def _front_matter(readme: Path) -> str | None:
+    """The licence that a model card names."""
+    head = re.match(r"---\n(.*?)\n---", readme.read_text(encoding="utf-8"), re.DOTALL) if readme.is_file() else None
+    found = re.search(r"^license:\s*(\S+)\s*$", head[1], re.MULTILINE) if head else None
+    return found[1] if found else None
+
+
+def _spdx(name: str | None) -> str:
+    """An SPDX id of what model cards write in small letters; another name stays as it is."""
+    known = {path.stem.lower(): path.stem for path in LICENSE_FOLDER.iterdir()}
+    return known.get(name.lower(), name) if name else "LicenseRef-unknown"

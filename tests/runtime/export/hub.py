@@ -1,0 +1,69 @@
+"""A hub on a free port that has one repository."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+COMMIT = "0123456789abcdef"
+
+
+class Hub:
+    """Serves a folder as the repository `tiny/Chat` at one commit, which `main` and `v1` stand for.
+
+    Attributes:
+        folder: The folder.
+        listing: What the listing says instead of the truth; None: the truth.
+        asked: Paths of all requests.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.listing: bytes | None = None
+        self.asked: list[str] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, path: str) -> bytes | None:
+        """The body of an answer; None: there is no such thing."""
+        self.asked.append(path)
+        if path in ("/api/models/tiny/Chat/revision/main", "/api/models/tiny/Chat/revision/v1"):
+            files = [{"rfilename": file.name} for file in sorted(self.folder.iterdir())]
+            truth = {"sha": COMMIT, "siblings": files, "cardData": {"license": "mit"}}
+            return self.listing if self.listing is not None else json.dumps(truth).encode()
+        file = self.folder / path.rpartition("/")[2]
+        return file.read_bytes() if path.startswith(f"/tiny/Chat/resolve/{COMMIT}/") and file.is_file() else None
+
+
+def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = hub.answer(self.path)
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Say nothing."""
+
+    return Handler
