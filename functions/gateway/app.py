@@ -12,7 +12,16 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from functions.gateway import health, jobs, openai_audio, openai_chat, openai_embeddings, openai_models, pipelines
+from functions.gateway import (
+    health,
+    jobs,
+    openai_audio,
+    openai_chat,
+    openai_embeddings,
+    openai_models,
+    openai_speech,
+    pipelines,
+)
 from functions.gateway.config import GatewayConfig
 from functions.gateway.docs import describe_routes, serve_docs
 from functions.gateway.errors import install_error_handlers
@@ -83,7 +92,7 @@ def create_app(config: GatewayConfig, open_services: OpenServices = open_service
     serve_docs(app)
     install_error_handlers(app)
     app.router.routes.extend(pipelines.ROUTES)
-    for part in (openai_chat, openai_audio, openai_embeddings, openai_models, jobs, health):
+    for part in (openai_chat, openai_audio, openai_speech, openai_embeddings, openai_models, jobs, health):
         app.include_router(part.router)
     describe_routes(app, pipelines.ROUTES)
     return app

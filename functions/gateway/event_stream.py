@@ -23,13 +23,15 @@ def event(data: dict[str, Any]) -> bytes:
 
 
 class EventStream(StreamingResponse):
-    """A stream of events that closes what it stands on, however it ends: done, failed, or the client gone."""
+    """Events, or a file, on their way; closes what it stands on, however it ends: done, failed, or nobody there."""
 
-    def __init__(self, events: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
+    def __init__(
+        self, events: AsyncIterator[bytes], stack: AsyncExitStack, media_type: str = "text/event-stream"
+    ) -> None:
         """A response that takes over `stack`."""
         # Proxies that buffer would hold the tokens back.
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        super().__init__(events, headers=headers, media_type="text/event-stream")
+        super().__init__(events, headers=headers, media_type=media_type)
         self._stack = stack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""`/v1/audio/transcriptions` and `/v1/audio/speech`."""
+"""`/v1/audio/transcriptions`."""
 
 from __future__ import annotations
 
@@ -6,47 +6,20 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from bus.contracts import Modality
-from bus.contracts.codec import validate
 from bus.errors import InvalidInputError, MediaUnsupportedError
-from bus.store.media import load_media
 from functions.gateway import requests
 from functions.gateway.inline_media import stored
 from functions.gateway.model_names import models_of
-from functions.gateway.openai_voices import voice_of
-from functions.gateway.services import config_of, services_of
+from functions.gateway.services import services_of
 from functions.gateway.subtitles import to_srt, to_vtt
-from functions.stages.parts import Speech, SpeechOptions, SpeechSegment, TranscribeOptions, Transcript
+from functions.stages.parts import SpeechSegment, TranscribeOptions, Transcript
 
 router = APIRouter(tags=["openai"])
 
-_AUDIO_TYPES = {
-    "wav": "audio/wav",
-    "mp3": "audio/mpeg",
-    "opus": "audio/ogg",
-    "flac": "audio/flac",
-    "pcm": "audio/pcm",
-}
 _TIMED_FORMATS = frozenset({"srt", "vtt", "verbose_json"})
-
-
-class SpeechBody(BaseModel):
-    """A speech request.
-
-    Source: OpenAI API reference, Create speech.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    model: str
-    input: str
-    voice: str | dict[str, Any] = "alloy"
-    response_format: Literal["mp3", "opus", "flac", "wav", "pcm", "aac"] | None = "mp3"
-    speed: float | None = 1.0
-    stream_format: str | None = None
 
 
 @router.post("/v1/audio/transcriptions")
@@ -92,37 +65,6 @@ async def create_transcription(
     if not found:
         raise MediaUnsupportedError(f"{file.filename or 'the file'} has no sound; send speech")
     return _written(found, response_format, granularities or ["segment"])
-
-
-@router.post("/v1/audio/speech")
-async def create_speech(body: SpeechBody, request: Request) -> Response:
-    """A text, spoken.
-
-    Raises:
-        ModelNotFoundError: No model of that name here.
-        InvalidInputError: Names the field that is wrong or not supported.
-    """
-    models_of(request).check("speak", body.model)
-    _check_speech(body)
-    speed = 1.0 if body.speed is None else body.speed
-    options = validate(SpeechOptions, {"format": body.response_format or "mp3", "speed": speed, **voice_of(body.voice)})
-    inputs = {"text": body.input, "options": options.model_dump()}
-    if requests.wants_async(request):
-        return await requests.enqueue(request, "speak", inputs)
-    async with requests.run(request, "speak", inputs) as running:
-        speech = Speech.model_validate((await running.outputs())["speech"])
-        data = await load_media(services_of(request).store, speech.audio, config_of(request).max_body_nbytes)
-    headers = {"x-omnibus-sample-rate-hz": str(speech.sample_rate_hz)}
-    return Response(data, headers=headers, media_type=_AUDIO_TYPES[speech.format])
-
-
-def _check_speech(body: SpeechBody) -> None:
-    if not body.input.strip():
-        raise InvalidInputError("input is empty; there is nothing to say", param="input")
-    if body.response_format == "aac":
-        raise InvalidInputError("response_format is mp3, opus, flac, wav or pcm, not aac", param="response_format")
-    if body.stream_format not in (None, "audio"):
-        raise InvalidInputError("stream_format is audio", param="stream_format")
 
 
 def _sound_or_video(file: UploadFile) -> Modality | None:

@@ -22,7 +22,7 @@ SAMPLE_RATE_HZ = 24_000
 MOST_TOKENS = 510
 """The model's limit for one run."""
 
-_GOOD_TOKENS = 160
+_GOOD_TOKENS, _FIRST_TOKENS = 160, 48
 _STYLE = 256
 
 
@@ -54,8 +54,13 @@ class Kokoro:
         session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False, shrink=True)
         return cls(session, symbols, repository.folder(manifest) / "voices")
 
-    def plan(self, text: str, voice: str) -> list[str]:
+    def plan(self, text: str, voice: str, *, early: bool = False) -> list[str]:
         """The text as pieces of symbols, each said in one run; slow the first time, the dictionary is loaded.
+
+        Args:
+            text: English.
+            voice: One of `voices`.
+            early: Whether somebody waits for the first piece: it is short then, and the next ones grow.
 
         Raises:
             InvalidInputError: An unknown voice.
@@ -66,7 +71,7 @@ class Kokoro:
         # The names begin with the accent: a American, b British.
         sentences = self._phonemes.sentences(text, british=voice.startswith("b"))
         known = ("".join(one for one in sentence if one in self._symbols) for sentence in sentences)
-        found = pieces(known, most=MOST_TOKENS, good=_GOOD_TOKENS)
+        found = pieces(known, most=MOST_TOKENS, good=_GOOD_TOKENS, first=_FIRST_TOKENS if early else None)
         if not found:
             shown = text if len(text) <= 60 else text[:60] + "…"
             raise NothingToSayError(f"nothing in {shown!r} can be said by an English voice; send English text")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import wave
 from typing import Literal
 
 import httpx
@@ -111,39 +110,3 @@ def test_a_form_without_a_file_is_refused(http: httpx.Client) -> None:
     response = http.post("/v1/audio/transcriptions", data={"model": "transcribe"})
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "file"
-
-
-def test_a_text_is_spoken(openai: OpenAI) -> None:
-    with openai.audio.speech.with_streaming_response.create(
-        model="tts-1", voice="alloy", input="ten letter", response_format="wav"
-    ) as response:
-        assert response.headers["content-type"] == "audio/wav"
-        data = response.read()
-    with wave.open(io.BytesIO(data)) as file:
-        assert file.getnframes() / file.getframerate() == pytest.approx(0.1)
-
-
-def test_each_format_has_its_media_type(openai: OpenAI) -> None:
-    expected = {"mp3": "audio/mpeg", "opus": "audio/ogg", "flac": "audio/flac", "pcm": "audio/pcm"}
-    for response_format, media_type in expected.items():
-        response = openai.audio.speech.with_raw_response.create(
-            model="speak", voice="nova", input="hi", response_format=response_format  # type: ignore[arg-type]
-        )  # fmt: skip
-        assert response.headers["content-type"] == media_type
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"input": "   "},
-        {"speed": 9.0},
-        {"response_format": "aac"},
-        {"stream_format": "sse"},
-        {"voice": {"name": "x"}},
-    ],
-)
-def test_speech_that_cannot_be_made_is_refused(http: httpx.Client, fields: dict[str, object]) -> None:
-    body = {"model": "speak", "input": "hi", "voice": "alloy", **fields}
-    response = http.post("/v1/audio/speech", json=body)
-    assert response.status_code == 400
-    assert next(iter(fields)) in response.json()["error"]["message"]

@@ -74,3 +74,24 @@ async def test_what_cannot_be_said_is_skipped_where_speech_is_optional(environme
 async def test_a_text_too_long_is_a_typed_error(environment: FunctionEnvironment) -> None:
     with pytest.raises(LimitExceededError, match="8192"):
         await speak(environment, "word " * 2000)
+
+
+async def test_a_stream_is_told_piece_by_piece_and_is_the_file(environment: FunctionEnvironment) -> None:
+    text = "Good morning, everybody. The garden is green today. We will ask again when the train has left the town."
+    speech = await speak(environment, text, format="mp3", stream=True)
+    whole = await environment.store.get(speech["audio"]["key"])
+    told = [chunk.data for chunk in environment.chunks if "audio" in chunk.data]
+    assert len(told) >= 2
+    sent = b""
+    for one in told:
+        assert one["at"] == len(sent)
+        sent += await environment.store.get(one["audio"]["key"])
+    assert whole.startswith(sent)
+    assert len(whole) - len(sent) < len(whole) / 10
+    samples = decode(whole, MediaLimits(), sample_rate_hz=24_000)
+    assert len(samples) == pytest.approx(speech["seconds"] * 24_000, abs=4_000)
+
+
+async def test_who_asks_for_no_stream_is_told_nothing(environment: FunctionEnvironment) -> None:
+    await speak(environment, "Yes.")
+    assert environment.chunks == []

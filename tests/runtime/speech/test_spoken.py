@@ -106,6 +106,23 @@ def test_short_sentences_are_joined_and_long_ones_split_at_their_marks() -> None
     assert pieces(["aaaa aaaa, bbbb bbbb."], most=12, good=12) == ["aaaa aaaa,", "bbbb bbbb."]
 
 
+def test_where_the_first_sound_is_awaited_pieces_begin_small_at_a_mark_and_grow() -> None:
+    sentences = ["aaaaa aaaaa aaaaa, bbbbb bbbbb, ccccc ccccc.", "ddddd ddddd.", "eeeee eeeee eeeee eeeee eeeee."] * 2
+    found = pieces(sentences, most=100, good=80, first=20)
+    assert found[0] == "aaaaa aaaaa aaaaa,"
+    assert all(one[-1] in ",." for one in found)
+    assert " ".join(found) == " ".join(sentences)
+    limits = [20, 30, 45, 67, 80, 80]
+    assert all(len(one) <= limit for one, limit in zip(found, limits, strict=False))
+
+
+@given(st.lists(st.text("abc ,.", min_size=1, max_size=60), max_size=12), st.integers(10, 40), st.integers(1, 40))
+def test_early_pieces_are_short_enough_and_lose_no_symbol(sentences: list[str], most: int, first: int) -> None:
+    found = pieces(sentences, most=most, good=most, first=first)
+    assert all(0 < len(piece) <= most for piece in found)
+    assert "".join(found).replace(" ", "") == "".join(sentences).replace(" ", "")
+
+
 @pytest.mark.parametrize(
     "text",
     ["9" * 600, "$" + "9" * 400 + ".99", "1," * 400, "ﷺ" * 4000, "zxqw " * 400, "0" * 300, "\ud800 hi", "'" * 800],

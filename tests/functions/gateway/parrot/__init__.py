@@ -179,8 +179,18 @@ async def speak(context: Context[Any], inputs: Sayable) -> Spoken:
         written.setsampwidth(2)
         written.setframerate(RATE_HZ)
         written.writeframes((tone * 20000).astype("<i2").tobytes())
-    options = inputs.options
-    ref = await save_media(context.store, file.getvalue(), "audio/wav")
+    options, data = inputs.options, file.getvalue()
+    if inputs.text.startswith("fail at once"):
+        raise error_from_code("nothing_to_say", "as you wish", retryable=False, retry_after_s=None)
+    if options.stream:
+        half = await save_media(context.store, data[: len(data) // 2], "audio/wav")
+        for _ in range(2):  # as a stage does that was started again
+            await context.emit(audio=half.model_dump(exclude_none=True), at=0)
+    if inputs.text.endswith("wait"):
+        await _wait(context, inputs.text)
+    if inputs.text.endswith("fail"):
+        raise error_from_code("nothing_to_say", "as you wish", retryable=False, retry_after_s=None)
+    ref = await save_media(context.store, data, "audio/wav")
     speech = Speech(audio=ref, seconds=seconds, sample_rate_hz=RATE_HZ, voice=options.voice, format=options.format)
     return Spoken(speech=speech)
 
