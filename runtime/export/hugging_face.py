@@ -23,7 +23,7 @@ from runtime.weights.folder import INDEX, SINGLE
 _HUB = "hf://"
 _BESIDE = frozenset({
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-    "chat_template.json", "sentence_bert_config.json", "LICENSE",
+    "chat_template.json", "sentence_bert_config.json", "1_Pooling/config.json", "modules.json", "LICENSE",
 })  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def _version(repository: Repository, name: str, chosen: Mapping[str, Any]) -> st
 def _here(folder: Path) -> _Place:
     if not (folder / "config.json").is_file():
         raise InvalidInputError(f"{folder} is no folder with a config.json; give one, or hf://org/repo")
-    files = tuple(sorted(path.name for path in folder.iterdir() if path.is_file()))
+    files = tuple(sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()))
     digests = {path: sha256_of(folder / path) for path in _wanted(files)}
     return _Place(
         source=f"file://{folder.resolve()}",

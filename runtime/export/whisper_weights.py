@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.errors import ModelCorruptError
-from runtime.graphs.families.checkpoint import Tensors
 from runtime.graphs.families.config import ModelConfig
+from runtime.weights.tensors import CheckedTensors, Tensors
 
 Floats = NDArray[np.float32]
 
@@ -26,31 +26,6 @@ _CROSS_LINEARS = {
     "attention/linear_1": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
     "attention/linear_2": ("encoder_attn.out_proj",),
 }
-_TIED = "proj_out.weight"
-
-
-class _Reader:
-    """Takes tensors of known shapes, and remembers which."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
-        self.taken = {_TIED}
-
-    def __call__(self, name: str, *shape: int) -> Floats:
-        found = self._tensors.shapes.get(name)
-        if found is None:
-            raise ModelCorruptError(f"the checkpoint has no tensor {name!r}; config.json asks for it", tensor=name)
-        if found != shape:
-            raise ModelCorruptError(f"tensor {name!r} has shape {found}, config.json asks for {shape}", tensor=name)
-        weight = np.asarray(self._tensors.tensor(name), np.float32)
-        if not np.isfinite(weight).all():
-            raise ModelCorruptError(f"tensor {name!r} holds numbers that are not finite", tensor=name)
-        self.taken.add(name)
-        return weight
-
-    def left(self) -> list[str]:
-        """Tensors that nobody took."""
-        return sorted(name for name in self._tensors.shapes if name not in self.taken)
 
 
 def whisper_weights(tensors: Tensors, config: ModelConfig) -> dict[str, Floats]:
@@ -64,19 +39,16 @@ def whisper_weights(tensors: Tensors, config: ModelConfig) -> dict[str, Floats]:
     heads = config.size("encoder_attention_heads")
     if config.size("decoder_attention_heads") != heads or config.size("d_model") % heads:
         raise ModelCorruptError("config.json gives encoder and decoder other heads, or a width that they cannot share")
-    read = _Reader(tensors)
+    read = CheckedTensors(tensors)
     weights = {"encoder/num_heads": np.array(heads, np.float32), **dict(_outside(read, config))}
     for half in ("encoder", "decoder"):
         for layer in range(config.size(f"{half}_layers")):
             weights |= dict(_layer(read, config, half, layer))
-    if left := read.left():
-        raise ModelCorruptError(
-            f"the checkpoint has {len(left)} tensors that Whisper does not take, such as {left[0]!r}", tensor=left[0]
-        )
+    read.check_nothing_left("proj_out.weight")
     return weights
 
 
-def _outside(read: _Reader, config: ModelConfig) -> Iterator[tuple[str, Floats]]:
+def _outside(read: CheckedTensors, config: ModelConfig) -> Iterator[tuple[str, Floats]]:
     hidden, mels = config.size("d_model"), config.size("num_mel_bins")
     for name, inputs in (("conv1", mels), ("conv2", hidden)):
         yield f"encoder/{name}/weight", read(f"model.encoder.{name}.weight", hidden, inputs, 3)
@@ -88,7 +60,7 @@ def _outside(read: _Reader, config: ModelConfig) -> Iterator[tuple[str, Floats]]
     yield "decoder/embeddings/weight", read("model.decoder.embed_tokens.weight", config.size("vocab_size"), hidden)
 
 
-def _layer(read: _Reader, config: ModelConfig, half: str, layer: int) -> Iterator[tuple[str, Floats]]:
+def _layer(read: CheckedTensors, config: ModelConfig, half: str, layer: int) -> Iterator[tuple[str, Floats]]:
     hidden, wide = config.size("d_model"), config.size(f"{half}_ffn_dim")
     ours, theirs = f"{half}/layer_{layer}", f"model.{half}.layers.{layer}"
     crosses = half == "decoder"
@@ -102,11 +74,11 @@ def _layer(read: _Reader, config: ModelConfig, half: str, layer: int) -> Iterato
         yield f"{ours}/{name}/bias", np.concatenate(biases)
 
 
-def _norm(read: _Reader, ours: str, theirs: str, width: int) -> Iterator[tuple[str, Floats]]:
+def _norm(read: CheckedTensors, ours: str, theirs: str, width: int) -> Iterator[tuple[str, Floats]]:
     yield f"{ours}/gamma", read(f"{theirs}.weight", width)
     yield f"{ours}/beta", read(f"{theirs}.bias", width)
 
 
-def _bias(read: _Reader, place: str, rows: int) -> Floats:
+def _bias(read: CheckedTensors, place: str, rows: int) -> Floats:
     """Keys have none: it would not change where anything looks."""
     return np.zeros(rows, np.float32) if place.endswith("k_proj") else read(f"{place}.bias", rows)

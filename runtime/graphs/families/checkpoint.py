@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bus.errors import ModelCorruptError
 from runtime.graphs.decoder.parts import Part, block_parts, model_parts
 from runtime.graphs.decoder.shape import DecoderShape
 from runtime.graphs.decoder.weights import Floats
 from runtime.graphs.families.family import Family
+from runtime.weights.tensors import Tensors, check_shape, finite
 
 # Where the text model stands in a checkpoint: alone, under a head, or inside a model of several modalities.
 _PREFIXES = ("model.", "", "model.language_model.", "language_model.model.")
 _HEADS = ("lm_head", "language_model.lm_head", "model.lm_head")
 # Constants that some files carry along.
 _CONSTANTS = (".rotary_emb.inv_freq", ".attn.bias", ".masked_bias")
-
-
-class Tensors(Protocol):
-    """The tensors of an open checkpoint."""
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape by tensor name, outermost axis first."""
-
-    def tensor(self, name: str) -> NDArray[Any]:
-        """A tensor."""
 
 
 class DecoderWeights:
@@ -64,15 +52,9 @@ class DecoderWeights:
             name = "embeddings"
         base = name.removesuffix(".bias")
         part, suffix = self._parts[base], "weight" if base == name else "bias"
-        pieces = [self._finite(f"{place}.{suffix}") for place in self._places(base)]
+        pieces = [finite(self._tensors, f"{place}.{suffix}") for place in self._places(base)]
         weight = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return weight + np.float32(self._shape.norm_offset) if part.is_norm and suffix == "weight" else weight
-
-    def _finite(self, name: str) -> Floats:
-        weight = np.asarray(self._tensors.tensor(name), np.float32)
-        if not np.isfinite(weight).all():
-            raise ModelCorruptError(f"tensor {name!r} holds numbers that are not finite", tensor=name)
-        return weight
 
     def _places(self, name: str) -> tuple[str, ...]:
         """Where a part is stored, without `.weight`."""
@@ -96,12 +78,7 @@ class DecoderWeights:
         found = self._tensors.shapes
         expected = dict(self._expected())
         for name, size in expected.items():
-            if name not in found:
-                raise ModelCorruptError(f"the checkpoint has no tensor {name!r}; config.json asks for it", tensor=name)
-            if found[name] != size:
-                raise ModelCorruptError(
-                    f"tensor {name!r} has shape {found[name]}, config.json asks for {size}", tensor=name
-                )
+            check_shape(self._tensors, name, size)
         unknown = sorted(name for name in found if name not in expected and not self._may_be_there(name))
         if unknown:
             raise ModelCorruptError(

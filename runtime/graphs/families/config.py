@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -38,6 +38,9 @@ class ModelConfig:
         if not isinstance(values, dict):
             raise ModelCorruptError(f"{path.name} holds no JSON object", file=path.name)
         return cls(values, context)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
 
     @property
     def model_type(self) -> str:
