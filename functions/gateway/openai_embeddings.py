@@ -45,7 +45,9 @@ async def create_embeddings(body: EmbeddingsBody, request: Request) -> Response:
         InvalidInputError: Names the field that is wrong or not supported.
     """
     model = models_of(request).check("embed", body.model)
-    inputs = {"texts": _texts(body)}
+    inputs: dict[str, Any] = {"texts": _texts(body)}
+    if body.dimensions is not None and "dimensions" in services_of(request).client.pipelines.get("embed").inputs:
+        inputs["dimensions"] = body.dimensions
     if requests.wants_async(request):
         return await requests.enqueue(request, "embed", inputs)
     async with requests.run(request, "embed", inputs) as running:

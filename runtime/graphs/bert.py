@@ -21,6 +21,9 @@ from runtime.weights.safetensors import SafetensorsFile
 
 ReadTensor = Callable[[str], NDArray[Any]]
 
+POOLINGS = ("cls", "last", "mean")
+"""How the tokens of a text become one vector: the first one's, the last one's, or the mean of all."""
+
 
 @dataclass(frozen=True, slots=True)
 class BertShape:
@@ -42,8 +45,10 @@ class BertShape:
 def build(job: BuildJob) -> Built:
     """Write `model.onnx`, `model.data` and `tokenizer.json`.
 
+    Of the entry's parameters, `pooling` is one of `POOLINGS` and `normalise` says whether vectors get the length 1.
+
     Raises:
-        ModelCorruptError: The folder does not hold a BERT encoder.
+        ModelCorruptError: The folder does not hold a BERT encoder, or the entry asks for an unknown pooling.
     """
     config = json.loads((job.raw / "config.json").read_text(encoding="utf-8"))
     if config.get("model_type") != "bert" or config.get("hidden_act") != "gelu":
@@ -54,20 +59,26 @@ def build(job: BuildJob) -> Built:
         heads=config["num_attention_heads"],
         norm_epsilon=config["layer_norm_eps"],
     )
-    encoder(shape, SafetensorsFile(job.raw / "model.safetensors").tensor).save(job.out / "model.onnx")
+    pooling, normalise = job.parameters.get("pooling", "mean"), bool(job.parameters.get("normalise", True))
+    if pooling not in POOLINGS:
+        raise ModelCorruptError(f"pooling is {pooling!r}; known: {', '.join(POOLINGS)}")
+    read = SafetensorsFile(job.raw / "model.safetensors").tensor
+    encoder(shape, read, pooling=pooling, normalise=normalise).save(job.out / "model.onnx")
     shutil.copyfile(job.raw / "tokenizer.json", job.out / "tokenizer.json")
     return Built(dims={"hidden": shape.hidden, "positions": config["max_position_embeddings"]})
 
 
-def encoder(shape: BertShape, read: ReadTensor) -> Graph:
+def encoder(shape: BertShape, read: ReadTensor, *, pooling: str = "mean", normalise: bool = True) -> Graph:
     """Build the graph.
 
-    Inputs `input_ids` and `attention_mask` int32 (batch, token); output `embedding` float32 (batch, hidden), the
-    mean over the real tokens, of length 1.
+    Inputs `input_ids` and `attention_mask` int32 (batch, token), right-padded; output `embedding` float32
+    (batch, hidden).
 
     Args:
         shape: Sizes.
         read: Gives the weights under their Hugging Face names, `(out, in)`.
+        pooling: How the real tokens become one vector, one of `POOLINGS`.
+        normalise: Whether it gets the length 1.
     """
     net = _Net(Graph("bert"), shape, read)
     graph = net.graph
@@ -76,10 +87,10 @@ def encoder(shape: BertShape, read: ReadTensor) -> Graph:
     value = net.embed(ids)
     for layer in range(shape.layers):
         value = net.layer(value, mask, f"encoder.layer.{layer}.")
-    weights = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=1), graph.constant(2)])
-    total = graph.node("ReduceSum", [graph.node("Mul", [value, weights]), graph.constant(1)], keepdims=0)
-    # The mean and the sum have the same direction, and the length becomes 1 anyway.
-    graph.output(graph.node("LpNormalization", [total], axis=-1, p=2), "embedding", np.float32, ("batch", shape.hidden))
+    pooled = net.pool(value, mask, pooling, exact=not normalise)
+    if normalise:
+        pooled = graph.node("LpNormalization", [pooled], axis=-1, p=2)
+    graph.output(pooled, "embedding", np.float32, ("batch", shape.hidden))
     return graph
 
 
@@ -125,6 +136,21 @@ class _Net:
         wide = self._linear(value, f"{prefix}intermediate.dense")
         wide = graph.node("BiasGelu", [wide, self._weight(f"{prefix}intermediate.dense.bias")], domain=MICROSOFT)
         return self._add_and_norm(wide, value, f"{prefix}output")
+
+    def pool(self, value: str, mask: str, pooling: str, *, exact: bool) -> str:
+        """One vector a text; a mean may be left a sum, which has its direction, unless it must be exact."""
+        graph = self.graph
+        if pooling == "cls":
+            return graph.node("Gather", [value, graph.weight("pool.first", np.array(0, np.int64))], axis=1)
+        if pooling == "last":
+            count = graph.node("ReduceSum", [graph.node("Cast", [mask], to=7), graph.constant(1)], keepdims=1)
+            last = graph.node("Sub", [count, graph.constant(1)])
+            return graph.node("GatherND", [value, last], batch_dims=1)
+        weights = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=1), graph.constant(2)])
+        total = graph.node("ReduceSum", [graph.node("Mul", [value, weights]), graph.constant(1)], keepdims=0)
+        if not exact:
+            return total
+        return graph.node("Div", [total, graph.node("ReduceSum", [weights, graph.constant(1)], keepdims=0)])
 
     def _add_and_norm(self, value: str, stream: str, prefix: str) -> str:
         names = (f"{prefix}.LayerNorm.weight", f"{prefix}.LayerNorm.bias", f"{prefix}.dense.bias")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import numpy as np
 import pytest
 
 from bus.contracts import TensorRef
-from bus.errors import InvalidInputError
+from bus.errors import DeadlineExceededError, InvalidInputError
 from functions.environment import FunctionEnvironment
 from functions.registry import registry
 
@@ -42,6 +45,27 @@ async def test_many_texts_of_all_lengths_get_the_vectors_they_get_alone(environm
 async def test_any_script_and_any_length_has_a_vector_of_length_one(environment: FunctionEnvironment) -> None:
     vectors, _ = await embed(environment, ["", "世界 мир العالم 😀", "a" * 5000, "word " * 5000])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+async def test_requests_that_come_together_get_the_vectors_they_get_alone(environment: FunctionEnvironment) -> None:
+    texts = [f"Sentence number {place} is about {'rivers ' * (place % 9)}" for place in range(32)]
+    together = await asyncio.gather(*(embed(environment, [text]) for text in texts))
+    alone, _ = await embed(environment, texts[:1])
+    np.testing.assert_allclose(together[0][0], alone, atol=1e-5)
+    everything, _ = await embed(environment, texts)
+    np.testing.assert_allclose(np.concatenate([vectors for vectors, _ in together]), everything, atol=1e-5)
+
+
+async def test_dimensions_that_the_model_was_not_trained_for_are_refused(environment: FunctionEnvironment) -> None:
+    with pytest.raises(InvalidInputError, match="384 dimensions, not 128"):
+        await environment.run("text.embed", {"texts": ["a"], "dimensions": 128})
+    outputs = await environment.run("text.embed", {"texts": ["a"], "dimensions": 384})
+    assert outputs["vectors"]["shape"] == (1, 384)
+
+
+async def test_a_request_past_its_deadline_is_not_run(environment: FunctionEnvironment) -> None:
+    with pytest.raises(DeadlineExceededError):
+        await environment.run("text.embed", {"texts": ["a"]}, deadline_s=time.time() - 1)
 
 
 async def test_no_texts_are_refused(environment: FunctionEnvironment) -> None:

@@ -45,6 +45,14 @@ def random_weights() -> dict[str, np.ndarray]:
 
 
 def embed(made: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
+    mean = last_hidden(made, ids).mean(axis=0)
+    result: np.ndarray = mean / np.linalg.norm(mean)
+    return result
+
+
+def last_hidden(made: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
+    """Every token's vector after the last layer."""
+
     def linear(value: np.ndarray, name: str) -> np.ndarray:
         result: np.ndarray = value @ made[f"{name}.weight"].T.astype(np.float64) + made[f"{name}.bias"]
         return result
@@ -71,9 +79,7 @@ def embed(made: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
         wide = linear(value, f"{prefix}intermediate.dense")
         wide = wide * 0.5 * (1 + np.vectorize(math.erf)(wide / math.sqrt(2)))
         value = norm(linear(wide, f"{prefix}output.dense") + value, f"{prefix}output.LayerNorm")
-    mean = value.mean(axis=0)
-    result: np.ndarray = mean / np.linalg.norm(mean)
-    return result
+    return value
 
 
 @pytest.fixture(scope="module")
