@@ -22,6 +22,7 @@ from bus.errors import (
     InvalidInputError,
     OmnibusError,
 )
+from runtime.generation.chunking import PrefillPace
 from runtime.generation.decoder import Floats, LlamaDecoder
 from runtime.generation.limits import EngineConfig
 from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
@@ -66,6 +67,7 @@ class TextEngine:
         self._config = config or EngineConfig()
         self._scheduler = Scheduler(decoder.pool, self._config.max_waiting)
         self._draft = None if draft is None else DraftModel(draft)
+        self._pace = PrefillPace(self._config.prefill_chunk)
         self._prefixes = PrefixCache(decoder.pool, self._config.prefix_cache_nbytes)
         self._work = threading.Condition()
         self._closed = False
@@ -179,7 +181,9 @@ class TextEngine:
         embeddings = self._begin(sequence, row) if sequence.embeddings is None else sequence.embeddings
         start = sequence.length
         chunk = embeddings[start : self._chunk_end(start, len(embeddings))]
+        begun_s = time.perf_counter()
         logits = self._decoder.prefill(row, chunk, start)
+        self._pace.prefilled(len(chunk), time.perf_counter() - begun_s)
         sequence.length += len(chunk)
         if sequence.length == len(sequence.prompt.ids):
             sequence.embeddings = None
@@ -191,7 +195,7 @@ class TextEngine:
     def _chunk_end(self, start: int, total: int) -> int:
         # No chunk of one token: attention of one token is computed in another order than that of several, and an
         # answer should not depend on where a prompt was cut.
-        end = min(start + self._config.prefill_chunk, total)
+        end = min(start + self._pace.chunk(len(self._scheduler.decoding)), total)
         return end - 1 if total - end == 1 and end - start > 2 else end
 
     def _begin(self, sequence: Sequence, row: int) -> Floats:
@@ -210,7 +214,9 @@ class TextEngine:
         if len(running) == 1 and (proposed := self._proposed(running[0])):
             self._verify(running[0], proposed)
             return
+        begun_s = time.perf_counter()
         logits = self._decoder.decode(*self._scheduler.step_inputs(self._decoder.least_rows))[: len(running)]
+        self._pace.decoded(time.perf_counter() - begun_s)
         for sequence in running:
             # All of them before any ends: a row that moves must take this step's keys and values along.
             sequence.length += 1
