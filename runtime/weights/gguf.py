@@ -53,7 +53,7 @@ class GgufFile:
         reader = _Reader(mapped)
         try:
             self.metadata, self._tensors = self._header(reader)
-        except (struct.error, UnicodeDecodeError, KeyError, IndexError, OverflowError) as error:
+        except (struct.error, ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:
             raise self._corrupt(f"has a damaged header: {error!r}") from error
         self._check_extent()
 

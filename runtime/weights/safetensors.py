@@ -47,7 +47,7 @@ class SafetensorsFile:
             header = json.loads(self._data[8 : self._start])
             self.metadata: dict[str, str] = header.pop("__metadata__", {})
             self._entries = {name: self._entry(name, entry) for name, entry in header.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._corrupt(f"has a damaged header: {error!r}") from error
 
     def __iter__(self) -> Iterator[str]:
@@ -73,12 +73,14 @@ class SafetensorsFile:
         return flat.reshape(shape)
 
     def _entry(self, name: str, entry: dict[str, Any]) -> tuple[str, tuple[int, ...], int]:
-        kind, shape = entry["dtype"], tuple(int(size) for size in entry["shape"])
+        kind, shape = entry["dtype"], tuple(entry["shape"])
         begin, end = entry["data_offsets"]
+        if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+            raise self._corrupt(f"has tensor {name!r} of shape {shape} at {begin} to {end}")
         if kind not in _DTYPES:
             raise self._corrupt(f"has tensor {name!r} of type {kind}; {', '.join(_DTYPES)} are read")
         expected = prod(shape) * np.dtype(_DTYPES[kind]).itemsize
-        if end - begin != expected or begin < 0 or self._start + end > len(self._data):
+        if end - begin != expected or self._start + end > len(self._data):
             raise self._corrupt(f"has bytes {begin} to {end} for tensor {name!r} of {kind} {shape}")
         return kind, shape, begin
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -10,6 +11,8 @@ from typing import Any, Self, TypeVar
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 
 Choice = TypeVar("Choice")
+
+_MOST = 2**31 - 1
 
 
 class ModelConfig:
@@ -33,7 +36,7 @@ class ModelConfig:
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ModelCorruptError(f"{path.name} cannot be read: {error}", file=path.name) from error
         if not isinstance(values, dict):
             raise ModelCorruptError(f"{path.name} holds no JSON object", file=path.name)
@@ -67,26 +70,36 @@ class ModelConfig:
             raise self.wrong(name, "a string")
         return value
 
-    def size(self, name: str, default: int | None = None) -> int:
+    def size(self, name: str, default: int | None = None, *, most: int = _MOST) -> int:
         """A whole number from 1.
 
+        Args:
+            name: The key.
+            default: Where it is not given.
+            most: The largest that makes sense: what is built of a larger one would fill the memory.
+
         Raises:
             ModelCorruptError: Not given, or no such number.
         """
         value = self.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.wrong(name, "a whole number from 1")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise self.wrong(name, f"a whole number from 1 to {most}")
         return value
 
-    def number(self, name: str, default: float | None = None) -> float:
+    def number(self, name: str, default: float | None = None, *, most: float = sys.float_info.max) -> float:
         """A number above 0.
+
+        Args:
+            name: The key.
+            default: Where it is not given.
+            most: The largest that makes sense.
 
         Raises:
             ModelCorruptError: Not given, or no such number.
         """
         value = self.get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-            raise self.wrong(name, "a number above 0")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
+            raise self.wrong(name, f"a number above 0 and up to {most:g}")
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:

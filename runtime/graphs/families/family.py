@@ -35,6 +35,10 @@ LLAMA_NAMES: Mapping[str, tuple[str, ...]] = {
 """Where each part of `decoder.parts` is stored: in one tensor, or in one for each of its pieces; as Llama has it."""
 
 
+_WIDEST, _DEEPEST = 4096, 4096
+"""Heads and models beyond these are no such thing, but would take all memory before their weights are looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """Decoders that are built alike.
@@ -54,12 +58,17 @@ class Family:
 
 def head_dim(config: ModelConfig) -> int:
     """Width of a head, where it may be left out."""
-    return config.size("head_dim", config.size("hidden_size") // config.size("num_attention_heads"))
+    return config.size("head_dim", config.size("hidden_size") // config.size("num_attention_heads"), most=_WIDEST)
+
+
+def layer_count(config: ModelConfig) -> int:
+    """How many layers."""
+    return config.size("num_hidden_layers", most=_DEEPEST)
 
 
 def blocks(config: ModelConfig, rotary: Rotary, *, window: int | None = None) -> tuple[Block, ...]:
     """The layers of a model whose layers are all alike."""
-    return (Block(rotary, window),) * config.size("num_hidden_layers")
+    return (Block(rotary, window),) * layer_count(config)
 
 
 def windows(config: ModelConfig) -> tuple[int | None, ...]:
@@ -69,7 +78,7 @@ def windows(config: ModelConfig) -> tuple[int | None, ...]:
         ModelUnsupportedError: A kind of layer that is not known.
         ModelCorruptError: Kinds for another number of layers.
     """
-    layers = config.size("num_hidden_layers")
+    layers = layer_count(config)
     kinds = config.get("layer_types", ["full_attention"] * layers)
     if not isinstance(kinds, list) or len(kinds) != layers:
         raise config.wrong("layer_types", f"a list of {layers} kinds")

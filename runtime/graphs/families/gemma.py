@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.graphs.decoder.shape import Block, DecoderShape, Rotary
 from runtime.graphs.families.config import ModelConfig
-from runtime.graphs.families.family import ACTIVATIONS, LLAMA_NAMES, Family, head_dim, llama_like, windows
+from runtime.graphs.families.family import ACTIVATIONS, LLAMA_NAMES, Family, head_dim, layer_count, llama_like, windows
 from runtime.graphs.families.rope import rope, rope_of
 
 _THETAS = {"full_attention": 1_000_000.0, "sliding_attention": 10_000.0}
@@ -61,10 +61,7 @@ def _limit(config: ModelConfig, name: str) -> float:
 def _with_kinds(config: ModelConfig) -> ModelConfig:
     """The kind of each layer spelled out: older configurations say only that every so-manyth sees all."""
     every = config.size("sliding_window_pattern", 6)
-    kinds = [
-        "sliding_attention" if (layer + 1) % every else "full_attention"
-        for layer in range(config.size("num_hidden_layers"))
-    ]
+    kinds = ["sliding_attention" if (layer + 1) % every else "full_attention" for layer in range(layer_count(config))]
     return config.filled(layer_types=kinds)
 
 

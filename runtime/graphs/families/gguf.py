@@ -78,16 +78,16 @@ class GgufCheckpoint:
                 "from its safetensors",
                 feature="rope_scaling",
             )
-        heads, hidden = about[f"{name}.attention.head_count"], about[f"{name}.embedding_length"]
+        heads = about[f"{name}.attention.head_count"]
         return {
             "model_type": name,
             "num_hidden_layers": about[f"{name}.block_count"],
-            "hidden_size": hidden,
+            "hidden_size": about[f"{name}.embedding_length"],
             "num_attention_heads": heads,
             "num_key_value_heads": about.get(f"{name}.attention.head_count_kv", heads),
-            "head_dim": about.get(f"{name}.attention.key_length", hidden // heads),
+            "head_dim": about.get(f"{name}.attention.key_length"),
             "intermediate_size": about[f"{name}.feed_forward_length"],
-            "vocab_size": self._file.shapes["token_embd.weight"][0],
+            "vocab_size": next(iter(self._file.shapes["token_embd.weight"]), None),
             "max_position_embeddings": about[f"{name}.context_length"],
             "rope_theta": about.get(f"{name}.rope.freq_base", 10000.0),
             "rms_norm_eps": about[f"{name}.attention.layer_norm_rms_epsilon"],

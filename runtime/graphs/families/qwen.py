@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from runtime.graphs.decoder.shape import Block, DecoderShape
 from runtime.graphs.families.config import ModelConfig
-from runtime.graphs.families.family import Family, head_dim, llama_like, windows
+from runtime.graphs.families.family import Family, head_dim, layer_count, llama_like, windows
 from runtime.graphs.families.rope import rope
 
 
@@ -23,11 +23,9 @@ def _qwen3(config: ModelConfig) -> DecoderShape:
 def _layers(config: ModelConfig) -> tuple[Block, ...]:
     rotary = rope(config, head_dim(config))
     if config.get("layer_types") is None and config.flag("use_sliding_window"):
-        whole = min(config.size("max_window_layers"), config.size("num_hidden_layers"))
+        whole = min(config.size("max_window_layers"), layer_count(config))
         window = config.size("sliding_window")
-        return tuple(
-            Block(rotary, None if layer < whole else window) for layer in range(config.size("num_hidden_layers"))
-        )
+        return tuple(Block(rotary, None if layer < whole else window) for layer in range(layer_count(config)))
     return tuple(Block(rotary, window) for window in windows(config))
 
 

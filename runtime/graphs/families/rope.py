@@ -17,6 +17,7 @@ from runtime.graphs.decoder.shape import Rotary
 from runtime.graphs.families.config import ModelConfig, chosen
 
 _THETA = 10000.0
+_LONGEST = 2**24
 
 
 def rope(config: ModelConfig, head_dim: int) -> Rotary:
@@ -44,11 +45,14 @@ def rope_of(config: ModelConfig, given: ModelConfig, head_dim: int, default_thet
         ModelCorruptError: Values that are missing or do not fit.
     """
     base = given.number("rope_theta", config.number("rope_theta", default_theta))
-    fraction = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
-    frequencies = rotary.plain(base, int(head_dim * fraction))
+    fraction = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0, most=1), most=1)
     stretch = chosen("rope_type", given.get("rope_type", given.get("type", "default")), _SCALINGS)
-    scaled, gain = stretch(frequencies, config, given)
-    return Rotary(tuple(scaled.tolist()), gain, _axes(given))
+    try:
+        with np.errstate(divide="raise", invalid="raise", over="raise"):
+            scaled, gain = stretch(rotary.plain(base, int(head_dim * fraction)), config, given)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise ModelCorruptError(f"config.json describes positions that cannot be computed: {error}") from error
+    return Rotary(tuple(scaled.tolist()), gain, _axes(given, len(scaled)))
 
 
 def trained_context(config: ModelConfig) -> int:
@@ -57,7 +61,7 @@ def trained_context(config: ModelConfig) -> int:
     Raises:
         ModelCorruptError: The length is not given.
     """
-    longest = config.size("max_position_embeddings")
+    longest = config.size("max_position_embeddings", most=_LONGEST)
     if config.context is None:
         given = config.inner("rope_parameters") or config.inner("rope_scaling")
         if given is not None and given.get("rope_type", given.get("type")) in ("longrope", "su"):
@@ -66,13 +70,15 @@ def trained_context(config: ModelConfig) -> int:
     return min(longest, config.context)
 
 
-def _axes(given: ModelConfig) -> tuple[int, ...]:
+def _axes(given: ModelConfig, count: int) -> tuple[int, ...]:
     """The axis of each frequency, by sections: so many of time, of height, of width."""
     sections = given.get("mrope_section")
     if sections is None:
         return ()
-    if not isinstance(sections, list) or len(sections) != 3 or not all(isinstance(size, int) for size in sections):
-        raise ModelCorruptError(f"config.json gives mrope_section as {sections!r}, not as three whole numbers")
+    if not isinstance(sections, list) or len(sections) != 3 or not all(type(size) is int for size in sections):
+        raise given.wrong("mrope_section", "three whole numbers")
+    if min(sections) < 0 or sum(sections) != count:
+        raise given.wrong("mrope_section", f"sections of {count} frequencies in all")
     if not given.flag("mrope_interleaved"):
         return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
     # In turns, for as long as height and width have some left; the slowest are all of time.
