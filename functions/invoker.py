@@ -151,7 +151,7 @@ class Invoker:
                 run.cache = CacheState.HIT
                 return known
             run.cache = CacheState.MISS
-        async with self._model.hold() as held:
+        async with self._model.hold(self.spec.made_for(inputs) if self.spec.made_for else None) as held:
             context.model = held.model
             outputs = await self._run(inputs, context)
         if self.spec.cacheable:  # under the version that ran, which may be newer than the one that was asked about

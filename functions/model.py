@@ -30,11 +30,14 @@ class FunctionModel(Protocol):
     def refs(self) -> tuple[str, ...]:
         """What a run that begins now would get."""
 
-    def hold(self) -> AbstractAsyncContextManager[Held]:
+    def hold(self, version: str | None = None) -> AbstractAsyncContextManager[Held]:
         """The model for the time of a run.
 
+        Args:
+            version: `id@version` that the input was made for; None: any will do.
+
         Raises:
-            OverloadedError: (retryable) there is no room to load it.
+            OverloadedError: (retryable) there is no room to load it, or it is of another version.
             OmnibusError: What loading it raised.
         """
 
@@ -56,8 +59,8 @@ class LoadedModel:
         return self._held.refs
 
     @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Held]:
-        """The model."""
+    async def hold(self, version: str | None = None) -> AsyncIterator[Held]:
+        """The model, whatever version the input was made for: its function compares them."""
         yield self._held
 
 
@@ -78,19 +81,22 @@ class ResidentModel:
         return self._residency.refs(self._name)
 
     @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Held]:
+    async def hold(self, version: str | None = None) -> AsyncIterator[Held]:
         """The model; loaded in a thread when it is not there.
 
+        Args:
+            version: `id@version` that the input was made for; None: any will do.
+
         Raises:
-            OverloadedError: (retryable) there is no room to load it.
+            OverloadedError: (retryable) there is no room to load it, or it is of another version.
             OmnibusError: What loading it raised.
         """
-        lease = self._residency.try_lease(self._name) or await self._load()
+        lease = self._residency.try_lease(self._name, version) or await self._load(version)
         with lease:
             yield Held(lease.model, lease.refs)
 
-    async def _load(self) -> Lease:
-        loading = asyncio.ensure_future(asyncio.to_thread(self._residency.lease, self._name))
+    async def _load(self, version: str | None) -> Lease:
+        loading = asyncio.ensure_future(asyncio.to_thread(self._residency.lease, self._name, version))
         try:
             return await asyncio.shield(loading)
         except asyncio.CancelledError:

@@ -37,6 +37,8 @@ class FunctionSpec:
         handler: The code.
         setup: Loads the model; its result is `context.model`.
         models: Ids or aliases of the models that it needs in the repository.
+        made_for: Tells which `id@version` its inputs were made for by an earlier stage, so that they meet that version
+            also while another one takes its place; None: any version will do.
         group: Functions of one group share worker processes.
         slots: How many messages a worker admits at once; at least one per lane, so that no lane
             waits for another one's message to finish before it may even be pulled.
@@ -53,6 +55,7 @@ class FunctionSpec:
     setup: Setup | None = field(default=None, repr=False)
     version: int = 1
     models: tuple[str, ...] = ()
+    made_for: Callable[[Any], str | None] | None = field(default=None, repr=False)
     group: str = "default"
     slots: int = 4
     timeout_s: float = 60.0

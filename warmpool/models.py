@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bus.contracts import ModelManifest
@@ -19,6 +20,8 @@ from runtime.residency.residency import Residency
 log = logging.getLogger("omnibus.models")
 
 _LOOK_EVERY_S = 1.0
+_LINGER_S = 30.0
+"""For events that are on their way from a stage that ran on the old version."""
 
 Announce = Callable[[ModelManifest], Awaitable[None]]
 
@@ -40,6 +43,7 @@ class WorkerModels:
         self._pinned = frozenset(pinned)
         self._specs: list[FunctionSpec] = []
         self._keys: dict[str, str] = {}
+        self._told: dict[str, int] = {}
 
     async def add(self, spec: FunctionSpec) -> FunctionModel:
         """Load a function's model; where others would have to leave for it, it is loaded when it is first used.
@@ -64,6 +68,7 @@ class WorkerModels:
         seen: tuple[int, ...] | None = None  # the first look finds what changed since the start
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.to_thread(self._look_after)
             stamp = await asyncio.to_thread(self._stamp)
             if stamp != seen and await self._switch_all():
                 seen = stamp
@@ -71,12 +76,13 @@ class WorkerModels:
     async def _switch_all(self) -> bool:
         """Switch every function whose model changed; tells whether nothing is left to be tried again."""
         done = True
-        for spec in self._specs:
+        # First those whose inputs were made for a version: they serve both, and so are ready for what comes.
+        for spec in sorted(self._specs, key=lambda spec: spec.made_for is None):
             try:
                 manifests, source = await asyncio.to_thread(self._source, spec)
                 if source.key == self._keys[spec.name]:
                     continue
-                await asyncio.to_thread(self._residency.switch, spec.name, source)
+                await asyncio.to_thread(self._residency.switch, spec.name, source, linger_s=_LINGER_S)
             except OmnibusError as error:
                 log.error("%s goes on with the version that it has: %s", spec.name, error)
                 done = done and not error.retryable
@@ -109,7 +115,12 @@ class WorkerModels:
     async def _tell(self, manifests: Sequence[ModelManifest]) -> None:
         for manifest in manifests:
             await self._announce(manifest)
-        if len(manifests) == 1:
-            sizes = {one.refs: one.nbytes for one in self._residency.residents()}
-            nbytes = sizes.get((manifests[0].ref,), 0)
-            await asyncio.to_thread(self._repository.remember_memory, manifests[0], nbytes)
+
+    def _look_after(self) -> None:
+        """Let old versions go, and write into manifests what their models were found to take."""
+        self._residency.sweep()
+        for one in self._residency.residents():
+            if len(one.refs) == 1 and self._told.get(one.refs[0], 0) < one.nbytes:
+                self._told[one.refs[0]] = one.nbytes
+                with suppress(OmnibusError):  # it may have been removed
+                    self._repository.remember_memory(self._repository.resolve(one.refs[0]), one.nbytes)

@@ -90,6 +90,7 @@ def setup(repository: Repository) -> Generator:
     "generate",
     setup=setup,
     models=(LANGUAGE_MODEL,),
+    made_for=lambda inputs: str(inputs.prompt.model),
     group="generate",
     slots=_SLOTS,
     timeout_s=300.0,

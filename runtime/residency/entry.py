@@ -9,6 +9,9 @@ from typing import Any, Self
 
 from runtime.residency.policy import Resident
 
+_MEASURED_RUNS = 3
+"""Runs after which a model has taken what it takes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSource:
@@ -35,11 +38,13 @@ class Entry:
     def __init__(self, name: str, source: ModelSource, pinned: bool) -> None:
         self.name, self.source, self.pinned = name, source, pinned
         self.loaded = self.retired = False
+        self.lingers_until_s = 0.0
+        self.unmeasured_runs = _MEASURED_RUNS
         self.model: Any = None
         self.nbytes = 0
         self.leases = self.last_used = 0
         self.baseline: int | None = None
-        """The process's size before it was loaded, until its first run has been measured."""
+        """The process's size before it was loaded, until its first runs have been measured."""
 
     def resident(self) -> Resident:
         """What the policy sees of it."""
@@ -56,7 +61,7 @@ class Lease:
         refs: `id@version` of what it is made of.
     """
 
-    def __init__(self, entry: Entry, release: Callable[[Entry], None]) -> None:
+    def __init__(self, entry: Entry, release: Callable[[Entry, bool], None]) -> None:
         self._entry, self._release = entry, release
         self._held = True
         self.model = entry.model
@@ -70,9 +75,13 @@ class Lease:
     ) -> None:
         self.release()
 
-    def release(self) -> None:
-        """Give it up; again is fine."""
+    def release(self, *, ran: bool = True) -> None:
+        """Give it up; again is fine.
+
+        Args:
+            ran: Whether it was run, so that what a run takes can be measured.
+        """
         held, self._held = self._held, False
         if held:
             self.model = None
-            self._release(self._entry)
+            self._release(self._entry, ran)

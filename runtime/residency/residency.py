@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, RLock
 from typing import Any
 
@@ -29,6 +30,7 @@ class Residency:
         free: What the host has left; None: unknown.
         resident: What this process takes.
         reserve_nbytes: What is always left to the host: runs need memory, too.
+        clock: Seconds, from anywhere.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class Residency:
         free: Callable[[], int | None] = free_nbytes,
         resident: Callable[[], int] = resident_nbytes,
         reserve_nbytes: int = _RESERVE_NBYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._budgets = dict(budgets or {})
         self._ledger, self._free, self._resident_now, self._reserve = ledger, free, resident, reserve_nbytes
+        self._clock = clock
         self._lock = Lock()
         # One at a time: what a load takes is told from the size of the process, and room is made for one after another.
         self._loads = RLock()
@@ -70,48 +74,57 @@ class Residency:
         with self._lock:
             return self._entry(name).source.refs
 
-    def lease(self, name: str) -> Lease:
+    def lease(self, name: str, version: str | None = None) -> Lease:
         """The model, loaded now if it is not there; callers that come meanwhile wait for the same load.
+
+        Args:
+            name: What it is asked for by.
+            version: `id@version` that it must be made of, such as the one that the input was made for; None: any.
 
         Raises:
             ModelNotFoundError: Nothing of that name was added.
-            OverloadedError: (retryable unless it can never fit) there is no room for it.
+            OverloadedError: (retryable unless it can never fit) there is no room for it, or it is of another version.
             OmnibusError: What loading it raised.
         """
-        lease = self.try_lease(name)
-        if lease is not None:
-            return lease
         with self._lock:
-            entry = self._take(name)
+            entry = self._take(self._version(name, version))
         return self._loaded(entry)
 
-    def try_lease(self, name: str) -> Lease | None:
-        """The model if it is in memory, without waiting for anything."""
+    def try_lease(self, name: str, version: str | None = None) -> Lease | None:
+        """The model if it is in memory, without waiting for anything.
+
+        Args:
+            name: What it is asked for by.
+            version: As for `lease`.
+        """
         with self._lock:
-            entry = self._entry(name)
-            if not entry.loaded:
-                return None
-            return Lease(self._take(name), self._release)
+            entry = self._version(name, version)
+            return Lease(self._take(entry), self._release) if entry.loaded else None
 
     def warm(self, name: str) -> bool:
         """Load a model unless another one would have to leave for it; tells whether it is in memory."""
         with self._loads:
             with self._lock:
                 entry = self._entry(name)
-                crowded = not entry.loaded and self._room(entry.source)[0].evict
-            if crowded:
-                return False
+                if not entry.loaded and self._room(entry.source)[0].evict:
+                    return False
+                self._take(entry)
             try:
-                self.lease(name).release()
+                self._loaded(entry).release(ran=False)
             except OverloadedError as error:
                 log.warning("%s is loaded when it is first used: %s", name, error)
                 return False
         return True
 
-    def switch(self, name: str, source: ModelSource) -> None:
+    def switch(self, name: str, source: ModelSource, *, linger_s: float = 0.0) -> None:
         """Put another version in a model's place: it is loaded while the old one answers, then all new runs get it.
 
         The old one leaves when its last run has ended. Where the new one does not load, nothing changes.
+
+        Args:
+            name: What it is asked for by.
+            source: How the new version is loaded.
+            linger_s: How long the old version stays for inputs that were made for it; see `sweep`.
 
         Raises:
             OverloadedError: (retryable) there is no room for both.
@@ -119,8 +132,7 @@ class Residency:
         """
         with self._lock:
             old = self._entry(name)
-            fresh = Entry(name, source, old.pinned)
-            fresh.leases = 1
+            fresh = self._take(Entry(name, source, old.pinned))
             self._all.append(fresh)
         try:
             lease = self._loaded(fresh)
@@ -130,11 +142,17 @@ class Residency:
             raise
         with self._lock:
             self._current[name] = fresh
-            old.retired = True
+            old.retired, old.lingers_until_s = True, self._clock() + linger_s
             gone = self._drop_if_over(old)
-        self._close(gone)
-        lease.release()
+        _close_all([gone])
+        lease.release(ran=False)
         log.info("%s: %s took the place of %s", name, ", ".join(source.refs), ", ".join(old.source.refs))
+
+    def sweep(self) -> None:
+        """Let versions go whose time to linger is over; to be called now and then."""
+        with self._lock:
+            gone = [model for entry in list(self._all) if (model := self._drop_if_over(entry)) is not None]
+        _close_all(gone)
 
     def residents(self) -> tuple[Resident, ...]:
         """Every model in memory, also one whose last runs are ending."""
@@ -146,18 +164,29 @@ class Residency:
         with self._lock:
             entries, self._current = list(self._all), {}
             for entry in entries:
-                entry.retired = True
+                entry.retired, entry.lingers_until_s = True, 0.0
             gone = [model for entry in entries if (model := self._drop_if_over(entry)) is not None]
-        for model in gone:
-            self._close(model)
+        _close_all(gone)
 
     def _entry(self, name: str) -> Entry:
         if name not in self._current:
             raise ModelNotFoundError(f"no model {name!r} was added here; added: {', '.join(self._current) or 'none'}")
         return self._current[name]
 
-    def _take(self, name: str) -> Entry:
-        entry = self._entry(name)
+    def _version(self, name: str, version: str | None) -> Entry:
+        """The entry of that name, or the one that was there before it, whichever is of the version."""
+        current = self._entry(name)
+        if version is None or version in current.source.refs:
+            return current
+        for entry in self._all:
+            if entry.name == name and entry.loaded and version in entry.source.refs:
+                return entry
+        raise OverloadedError(
+            f"{name} has {', '.join(current.source.refs)} here, not {version}; it may be loading",
+            retry_after_s=_RETRY_AFTER_S,
+        )
+
+    def _take(self, entry: Entry) -> Entry:
         self._uses += 1
         entry.leases, entry.last_used = entry.leases + 1, self._uses
         return entry
@@ -170,7 +199,7 @@ class Residency:
                     self._load(entry)
             return Lease(entry, self._release)
         except BaseException:
-            self._release(entry)
+            self._release(entry, ran=False)
             raise
 
     def _load(self, entry: Entry) -> None:
@@ -194,8 +223,7 @@ class Residency:
             if room.missing_nbytes:
                 raise self._refused(entry, room.missing_nbytes)
             gone = [self._drop(one) for one in leaving]
-        for model in gone:
-            self._close(model)
+        _close_all(gone)
         if gone:
             give_back()
             log.info("%s left for %s", ", ".join(one.name for one in room.evict), entry.name)
@@ -236,24 +264,25 @@ class Residency:
             held_by=[one.name for one in held],
         )
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: Entry, ran: bool) -> None:
         with self._lock:
             entry.leases -= 1
-            measured = entry.loaded and entry.baseline is not None
+            measured = ran and entry.loaded and entry.baseline is not None
             if measured and entry.baseline is not None:
                 entry.nbytes = max(entry.nbytes, self._resident_now() - entry.baseline)
-                entry.baseline = None
+                entry.unmeasured_runs -= 1
+                entry.baseline = entry.baseline if entry.unmeasured_runs else None
             gone = self._drop_if_over(entry)
         if measured:
             self._remember(entry)
-        self._close(gone)
+        _close_all([gone])
 
     def _remember(self, entry: Entry) -> None:
         if self._ledger is not None and entry.source.key:
             self._ledger.put(entry.source.key, entry.nbytes)
 
     def _drop_if_over(self, entry: Entry) -> Any:
-        if not entry.retired or entry.leases:
+        if not entry.retired or entry.leases or self._clock() < entry.lingers_until_s:
             return None
         if entry in self._all:
             self._all.remove(entry)
@@ -263,7 +292,9 @@ class Residency:
         model, entry.model, entry.loaded, entry.baseline = entry.model, None, False, None
         return model
 
-    def _close(self, model: Any) -> None:
+
+def _close_all(models: Iterable[Any]) -> None:
+    for model in models:
         close = getattr(model, "close", None)
         if close is not None:
             close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ def spec(name: str = "test.tiny", *models: str) -> FunctionSpec:
     return FunctionSpec(
         name=name, inputs=Contract, outputs=Contract, handler=handle, setup=setup, models=models or ("tiny",)
     )
+
+
+TAKES_MADE = replace(spec("test.second"), made_for=lambda inputs: None)
 
 
 class Deployment:
@@ -90,7 +94,12 @@ async def test_models_are_loaded_announced_and_measured(tmp_path: Path) -> None:
     assert [one.name for one in deployment.residency.residents()] == ["test.tiny"]
     assert await run(model) == "1"
     assert deployment.announced == ["tiny@1"]
-    assert MemoryLedger(tmp_path / ".memory.json")._read()
+    async with watching(deployment), asyncio.timeout(30):
+        while deployment.repository.resolve("tiny").memory_nbytes is None:
+            await asyncio.sleep(0.01)
+    content = content_digest(deployment.repository.resolve("tiny"))[:24]
+    remembered = MemoryLedger(tmp_path / ".memory.json").get(f"test.tiny {content} cpu")
+    assert remembered == deployment.repository.resolve("tiny").memory_nbytes
 
 
 async def test_a_model_that_is_not_installed_is_told_at_the_start(tmp_path: Path) -> None:
@@ -128,8 +137,29 @@ async def test_no_request_fails_while_an_alias_is_moved_back_and_forth(tmp_path:
             deployment.repository.alias("tiny", f"tiny@{version}")
             await asyncio.gather(*(until(model, version) for _ in range(8)))
     assert deployment.announced == ["tiny@1", "tiny@2", "tiny@1"]
-    (left,) = deployment.residency.residents()
-    assert (left.refs, left.leases) == (("tiny@1",), 0)
+    assert deployment.residency.refs("test.tiny") == ("tiny@1",)
+    assert all(one.leases == 0 for one in deployment.residency.residents())
+
+
+async def test_what_was_made_for_the_old_version_meets_it_while_the_new_one_takes_its_place(tmp_path: Path) -> None:
+    """Two stages, of which the second one takes only what the first one made with the same version."""
+    for version in "12":
+        install(tmp_path, version=version, seed=int(version))
+    deployment = Deployment(tmp_path)
+    deployment.repository.alias("tiny", "tiny@1")
+    first, second = [await deployment.models.add(one) for one in (spec("test.first"), TAKES_MADE)]
+
+    async def request() -> str:
+        made = await run(first)
+        async with second.hold(f"tiny@{made}") as held:
+            (found,) = await asyncio.to_thread(held.model.run, {"x": X})
+        np.testing.assert_allclose(found, X @ weight(seed=int(made)), rtol=1e-4, atol=1e-4)
+        return made
+
+    async with watching(deployment), asyncio.timeout(60):
+        deployment.repository.alias("tiny", "tiny@2")
+        while await request() != "2":
+            pass
 
 
 async def test_a_version_that_is_installed_while_requests_run_is_taken(tmp_path: Path) -> None:

@@ -161,14 +161,16 @@ def test_what_was_measured_counts_the_next_time_and_not_what_was_guessed(host: H
     ledger = MemoryLedger(tmp_path / "memory.json")
     first = host.residency(ledger=ledger)
     first.add("a", host.source("a", 300 * MB, key="digest", estimate=MB))
-    lease = first.lease("a")
-    host.used += 50 * MB  # what its first run takes
-    lease.release()
-    assert first.residents()[0].nbytes == 350 * MB
-    assert ledger.get("digest") == 350 * MB
+    assert first.warm("a")
+    for _ in range(4):
+        lease = first.lease("a")
+        host.used += 25 * MB  # what its runs take; only the first few are looked at
+        lease.release()
+    assert first.residents()[0].nbytes == 375 * MB
+    assert ledger.get("digest") == 375 * MB
     again = Host().residency(budget=320 * MB, ledger=MemoryLedger(tmp_path / "memory.json"))
     again.add("a", host.source("a", 300 * MB, key="digest", estimate=MB))
-    with pytest.raises(OverloadedError, match="350 MB"):
+    with pytest.raises(OverloadedError, match="375 MB"):
         again.lease("a")
 
 
@@ -216,6 +218,39 @@ def test_a_switch_waits_for_nobody_and_the_old_version_leaves_with_its_last_run(
     running.release()
     assert host.closed == ["old"]
     assert residency.refs("m") == ("new@1",)
+
+
+def test_an_old_version_lingers_for_what_was_made_for_it(host: Host) -> None:
+    now = [0.0]
+    residency = Residency(free=host.free, resident=host.resident, reserve_nbytes=0, clock=lambda: now[0])
+    residency.add("m", host.source("old", MB))
+    use_old = residency.lease("m", "old@1")
+    residency.switch("m", host.source("new", MB), linger_s=30)
+    use_old.release()
+    for version, expected in (("old@1", "old"), ("new@1", "new"), (None, "new")):
+        with residency.lease("m", version) as lease:
+            assert lease.model.name == expected
+    with pytest.raises(OverloadedError, match="has new@1 here, not newer@1") as refused:
+        residency.lease("m", "newer@1")
+    assert refused.value.retryable
+    now[0] = 29.0
+    residency.sweep()
+    assert host.closed == []
+    now[0] = 30.0
+    residency.sweep()
+    assert host.closed == ["old"]
+    with pytest.raises(OverloadedError, match="has new@1 here, not old@1"):
+        residency.try_lease("m", "old@1")
+
+
+def test_what_lingers_makes_room_for_what_is_needed(host: Host) -> None:
+    residency = host.residency(budget=250 * MB)
+    residency.add("m", host.source("old", 100 * MB))
+    residency.add("a", host.source("a", 100 * MB))
+    residency.lease("m").release()
+    residency.switch("m", host.source("new", 100 * MB), linger_s=1000)
+    use(residency, "a")
+    assert host.closed == ["old"]
 
 
 def test_a_version_that_does_not_load_changes_nothing(host: Host) -> None:
