@@ -1,9 +1,9 @@
-"""Whisper's graphs in float32, run step by step over one cache."""
+"""Whisper's graphs, run step by step over one cache."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,34 @@ Floats = NDArray[np.float32]
 
 
 class WhisperSteps:
-    """One clip at a time."""
+    """One clip at a time.
 
-    def __init__(self, folder: Path, weights: Weights) -> None:
-        self._dims = dims = WhisperDims.of(weights)
-        encoder_graph(weights, dims).save(folder / "encoder.onnx")
-        decoder_graph(weights, dims, quantised=False).save(folder / "decoder.onnx")
+    Args:
+        folder: With `encoder.onnx` and `decoder.onnx`.
+        dims: Sizes of the model.
+    """
+
+    def __init__(self, folder: Path, dims: WhisperDims) -> None:
+        self._dims = dims
         self._encoder, self._decoder = (
             OnnxSession(folder / name, threads=1) for name in ("encoder.onnx", "decoder.onnx")
         )
         self._cross: dict[str, NDArray[Any]] = {}
         self._cache: dict[str, NDArray[Any]] = {}
         self._length = 0
+
+    @classmethod
+    def exact(cls, folder: Path, weights: Weights) -> Self:
+        """Of weights, in float32."""
+        dims = WhisperDims.of(weights)
+        encoder_graph(weights, dims).save(folder / "encoder.onnx")
+        decoder_graph(weights, dims, quantised=False).save(folder / "decoder.onnx")
+        return cls(folder, dims)
+
+    def follow(self, mel: Floats, start: list[int], tokens: list[int]) -> Floats:
+        """Logits before each of some tokens, float32 `(token, vocabulary)`."""
+        rows = [self.begin(mel, start), *(self.then(token) for token in tokens[:-1])]
+        return np.stack(rows)
 
     def begin(self, mel: Floats, tokens: list[int]) -> Floats:
         """Logits after the first tokens, float32 `(vocabulary,)`."""
