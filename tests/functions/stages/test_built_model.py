@@ -1,0 +1,58 @@
+"""A chat model of one's own in the place of the chat pipeline's: built, named, and asked through the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bus.contracts import TensorRef
+from functions.environment import FunctionEnvironment
+from functions.registry import registry
+from infra.cli.models import models
+from tests.runtime import reference
+from tests.runtime.export.folders import Saved, chat_folder
+
+registry.load("functions.stages")
+
+QUESTION = [{"role": "user", "content": [{"text": "What is the capital of France?"}]}]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Saved:
+    """A small chat model, installed under the name of the pipeline's own by two commands."""
+    monkeypatch.setenv("OMNIBUS_MODELS", str(tmp_path / "models"))
+    saved = chat_folder(tmp_path / "mine")
+    for line in (["build", str(saved.folder), "--quantize", "float32"], ["alias", "smollm2-135m-instruct", "mine"]):
+        found = CliRunner().invoke(models, line, catch_exceptions=False)
+        assert found.exit_code == 0, found.output
+    return saved
+
+
+@pytest.fixture
+async def environment(saved: Saved) -> Any:
+    async with FunctionEnvironment() as environment:
+        yield environment
+
+
+@pytest.fixture
+def closed(environment: FunctionEnvironment) -> Iterator[None]:
+    yield
+    environment._models["generate"].close()
+
+
+@pytest.mark.usefixtures("closed")
+async def test_the_stages_answer_as_the_reference_does(environment: FunctionEnvironment, saved: Saved) -> None:
+    prompt = (await environment.run("fuse", {"messages": QUESTION}))["prompt"]
+    ids = (await environment.tensors.get(TensorRef.model_validate(prompt["ids"]))).tolist()
+    whole = [{"role": "user", "content": QUESTION[0]["content"][0]["text"]}]  # type: ignore[index]
+    assert ids == saved.tokenizer.apply_chat_template(whole, add_generation_prompt=True)["input_ids"]
+    assert prompt["model"] == "mine@1"
+
+    answer = await environment.run("generate", {"prompt": prompt, "sampling": {"max_tokens": 16, "temperature": 0}})
+    right = reference.greedy(saved.model, ids, 16)
+    assert answer["usage"]["completion_tokens"] == 16
+    assert answer["text"] == str(saved.tokenizer.decode(right, skip_special_tokens=True)).replace("\ufffd", "")
