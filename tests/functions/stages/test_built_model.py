@@ -18,7 +18,7 @@ from tests.runtime.export.folders import Saved, chat_folder
 
 registry.load("functions.stages")
 
-QUESTION = [{"role": "user", "content": [{"text": "What is the capital of France?"}]}]
+QUESTION = "What is the capital of France?"
 
 
 @pytest.fixture
@@ -46,10 +46,12 @@ def closed(environment: FunctionEnvironment) -> Iterator[None]:
 
 @pytest.mark.usefixtures("closed")
 async def test_the_stages_answer_as_the_reference_does(environment: FunctionEnvironment, saved: Saved) -> None:
-    prompt = (await environment.run("fuse", {"messages": QUESTION}))["prompt"]
+    prompt = (await environment.run("fuse", {"messages": [{"role": "user", "content": [{"text": QUESTION}]}]}))[
+        "prompt"
+    ]
     ids = (await environment.tensors.get(TensorRef.model_validate(prompt["ids"]))).tolist()
-    whole = [{"role": "user", "content": QUESTION[0]["content"][0]["text"]}]  # type: ignore[index]
-    assert ids == saved.tokenizer.apply_chat_template(whole, add_generation_prompt=True)["input_ids"]
+    chat = [{"role": "user", "content": QUESTION}]
+    assert ids == saved.tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     assert prompt["model"] == "mine@1"
 
     answer = await environment.run("generate", {"prompt": prompt, "sampling": {"max_tokens": 16, "temperature": 0}})
