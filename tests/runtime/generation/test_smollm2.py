@@ -122,7 +122,9 @@ def test_the_served_model_is_as_sure_of_a_text_as_the_float_model(
 ) -> None:
     rows = tokenizer.encode(TEXT)[: 8 * 42].reshape(8, 42)
     exact = perplexity(rows, float_logits(repository, manifest, rows, tmp_path))
-    assert perplexity(rows, served_logits(decoder, rows)) == pytest.approx(exact, rel=0.005)
+    served = perplexity(rows, served_logits(decoder, rows))
+    assert served == pytest.approx(exact, rel=0.005)
+    assert served / exact - 1 <= manifest.parameters["perplexity_loss"]
 
 
 def perplexity(rows: np.ndarray, logits: np.ndarray) -> float:
