@@ -33,6 +33,7 @@ DOORS = {
     "transcribe": Door("transcribe", "audio.transcribe", ("asr", "whisper-1")),
     "speak": Door("speak", "speak", ("tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts")),
     "embed": Door("embed", "text.embed"),
+    "label-space": Door("label-space", "image.embed"),
 }
 """Doors by name."""
 
@@ -59,6 +60,10 @@ class ModelNames:
             known = ", ".join(sorted(names)) or "none"
             raise ModelNotFoundError(f"no model {name!r} here; this endpoint takes: {known}", model=name, param="model")
         return names[name]
+
+    def takes(self, door: str, name: str) -> bool:
+        """Whether a door is deployed and knows the name."""
+        return name in self._names.get(door, {})
 
     def __iter__(self) -> Iterator[str]:
         """Every id, once."""

@@ -5,6 +5,7 @@
 | `media.fetch`      | media: MediaSource…                                | images, audio, videos: MediaItem… |
 | `image.preprocess` | images: MediaItem…                                 | images: ImageTensor…             |
 | `image.encode`     | images: ImageTensor…                               | blocks: Block…, labels: ImageLabels… |
+| `image.embed`      | images: ImageTensor…                               | vectors: TensorRef, parts: int…  |
 | `image.ocr`        | images: MediaItem…                                 | pages: Page…                     |
 | `audio.preprocess` | clips: MediaItem…                                  | clips: AudioTensor…              |
 | `audio.transcribe` | clips: AudioTensor…, options?                      | blocks: Block…, transcripts: Transcript… |

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bus.errors import ModelCorruptError
 from runtime.engines.onnx import OnnxSession
 from runtime.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the encoder makes of pictures.
+    """What the encoder makes of pictures, or of one, then without the first axis.
 
     Attributes:
         probabilities: float32 `(image, class)`.
@@ -50,6 +51,9 @@ class ImageClassifier:
         manifest = repository.resolve(name)
         labels = repository.file(manifest, "labels.txt").read_text(encoding="utf-8").split("\n")
         session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads)
+        classes = session.outputs["logits"].shape[-1] if "logits" in session.outputs else None
+        if classes != len(labels):
+            raise ModelCorruptError(f"{manifest.ref} has {len(labels)} labels; its model tells {classes} classes apart")
         return cls(session, tuple(labels), manifest.ref)
 
     def look(self, pixels: NDArray[np.float32]) -> Seen:

@@ -196,6 +196,25 @@ async def test_the_openai_client_speaks_transcribes_embeds_and_lists_models(open
         await openai.chat.completions.create(model="no-such-model", messages=[{"role": "user", "content": "Hi"}])
 
 
+async def test_a_photo_is_found_among_texts_and_says_that_its_vector_is_a_composition(stack: Stack):
+    url = f"data:image/png;base64,{base64.b64encode(photo().read_bytes()).decode()}"
+    texts = ["a quarterly tax report", "a cat looking at you", "a rocket taking off"]
+    picture = {"type": "image_url", "image_url": {"url": url}}
+    body = {"model": "label-space", "input": [texts[0], picture, *texts[1:]]}
+    answer = (await stack.post("/v1/embeddings", json=body)).json()
+    assert (answer["model"], answer["composition"]) == ("label-space", "label-space")
+    assert [item["index"] for item in answer["data"]] == [0, 1, 2, 3]
+    tax, cat, said, rocket = ([*item["embedding"]] for item in answer["data"])
+    assert _dot(cat, said) > 0.5 > max(_dot(cat, tax), _dot(cat, rocket))
+    refused = await stack.http.post(f"{stack.info.gateway_url}/v1/embeddings", json={**body, "model": "embed"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "input.1"
+    shortened = {"model": "embed", "input": "a cat", "dimensions": 128}
+    refused = await stack.http.post(f"{stack.info.gateway_url}/v1/embeddings", json=shortened)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "dimensions")
+    assert "384 dimensions, not 128" in refused.json()["error"]["message"]
+
+
 async def test_the_command_line_uses_a_running_stack(stack: Stack, tmp_path: Path):
     out = tmp_path / "said.wav"
     await omnibus(stack, "speak", SENTENCE, "--out", str(out))

@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.contracts import Contract, Modality, TokenBlock
-from bus.errors import InvalidInputError
 from functions.context import Context
 from functions.decorator import function
+from functions.stages.image.looking import look
 from functions.stages.parts import Block, ImageLabels, ImageTensor
 
 if TYPE_CHECKING:
     from runtime.repository import Repository
-    from runtime.vision.classifier import ImageClassifier
     from runtime.vision.label_bridge import LabelBridge
+    from runtime.vision.looking import Looking
 
-_BATCH = 8
 _NAMES = 3
 _GRID = 7
 """Rows and columns of the encoder's last feature map."""
@@ -42,16 +41,20 @@ class ImageEncodeOutputs(Contract):
 class Encoder:
     """What `image.encode` needs: the vision encoder and the bridge to the language model."""
 
-    classifier: ImageClassifier
+    looking: Looking
     bridge: LabelBridge
+
+    def close(self) -> None:
+        """End its thread."""
+        self.looking.close()
 
 
 def setup(repository: Repository) -> Encoder:
     """Load both."""
-    from runtime.vision.classifier import ImageClassifier
     from runtime.vision.label_bridge import LabelBridge
+    from runtime.vision.looking import Looking
 
-    return Encoder(ImageClassifier.load(repository, "efficientnet-lite0"), LabelBridge.load(repository))
+    return Encoder(Looking.load(repository, "efficientnet-lite0"), LabelBridge.load(repository))
 
 
 @function(
@@ -59,34 +62,20 @@ def setup(repository: Repository) -> Encoder:
     setup=setup,
     models=("efficientnet-lite0", "label-bridge"),
     group="encode",
+    slots=8,
     cacheable=True,
 )
 async def encode(context: Context[Encoder], inputs: ImageEncodeInputs) -> ImageEncodeOutputs:
     """Encode every picture; the label bridge is a composition and the blocks say so.
 
     Raises:
-        InvalidInputError: Pixels of another dtype or shape than the encoder takes.
+        InvalidInputError: Pixels of another dtype or shape than the encoder takes, or that are no numbers.
     """
-    blocks: list[Block] = []
-    labels: list[ImageLabels] = []
-    for start in range(0, len(inputs.images), _BATCH):
-        context.check()
-        images = inputs.images[start : start + _BATCH]
-        pixels = await _batch(context, images)
-        seen = await context.run(context.model.classifier.look, pixels)
-        for image, probabilities in zip(images, seen.probabilities, strict=True):
-            blocks.append(await _block(context, image, probabilities))
-            labels.append(_labels(context, image, probabilities))
+    seen = await look(context, context.model.looking, inputs.images)
+    blocks = [await _block(context, image, one.probabilities) for image, one in zip(inputs.images, seen, strict=True)]
+    labels = [_labels(context, image, one.probabilities) for image, one in zip(inputs.images, seen, strict=True)]
     context.note(images=len(blocks), tokens=sum(_tokens(one) for one in blocks))
     return ImageEncodeOutputs(blocks=tuple(blocks), labels=tuple(labels))
-
-
-async def _batch(context: Context[Encoder], images: tuple[ImageTensor, ...]) -> NDArray[np.float32]:
-    arrays = [await context.tensors.get(image.pixels) for image in images]
-    shapes = {array.shape for array in arrays}
-    if len(shapes) > 1:
-        raise InvalidInputError(f"pictures of several shapes in one request: {sorted(shapes)}")
-    return np.stack(arrays)
 
 
 async def _block(context: Context[Encoder], image: ImageTensor, probabilities: NDArray[np.float32]) -> Block:
@@ -100,7 +89,7 @@ async def _block(context: Context[Encoder], image: ImageTensor, probabilities: N
         modality=Modality.IMAGE if image.time_s is None else Modality.VIDEO,
         embeddings=await context.tensors.put(tokens),
         positions=await context.tensors.put(positions),
-        encoder=model.classifier.ref,
+        encoder=model.looking.classifier.ref,
         composition=COMPOSITION,
         compression=_GRID * _GRID / len(tokens),
         start_s=image.time_s,
@@ -115,7 +104,7 @@ def _labels(context: Context[Encoder], image: ImageTensor, probabilities: NDArra
     likeliest = top(probabilities, _NAMES)
     return ImageLabels(
         part=image.part,
-        names=tuple(context.model.classifier.labels[place] for place in likeliest),
+        names=tuple(context.model.looking.classifier.labels[place] for place in likeliest),
         probabilities=tuple(round(float(probabilities[place]), 6) for place in likeliest),
     )
 
