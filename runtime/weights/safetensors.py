@@ -28,6 +28,7 @@ class SafetensorsFile:
 
     Attributes:
         metadata: The file's own notes.
+        shapes: Shape by tensor name, outermost axis first.
 
     Raises:
         ModelCorruptError: Not such a file, or a truncated one.
@@ -49,14 +50,10 @@ class SafetensorsFile:
             self._entries = {name: self._entry(name, entry) for name, entry in header.items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._corrupt(f"has a damaged header: {error!r}") from error
+        self.shapes: Mapping[str, tuple[int, ...]] = {name: shape for name, (_, shape, _) in self._entries.items()}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape by tensor name, outermost axis first."""
-        return {name: shape for name, (_, shape, _) in self._entries.items()}
 
     def tensor(self, name: str) -> NDArray[Any]:
         """A tensor, read-only; BF16 comes as float32.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bus.errors import ModelCorruptError
+from bus.errors import ModelCorruptError, ModelUnsupportedError
+
+_LANES = 8
 
 
 class Activation(StrEnum):
@@ -79,6 +81,7 @@ class DecoderShape:
 
     Raises:
         ModelCorruptError: Sizes that do not fit together.
+        ModelUnsupportedError: Sizes that the attention operator does not take.
     """
 
     hidden: int
@@ -110,10 +113,16 @@ class DecoderShape:
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
             raise ModelCorruptError(f"{self.heads} heads cannot share {self.kv_heads} key and value heads evenly")
+        if self.head_dim % _LANES:
+            raise ModelUnsupportedError(f"heads of {self.head_dim} dimensions are not built here; multiples of 8 are")
         for rotary in self.rotaries:
             turned = 2 * len(rotary.frequencies)
             if turned > self.head_dim:
                 raise ModelCorruptError(f"{turned} dimensions are turned of a head that has {self.head_dim}")
+            if turned % (2 * _LANES) and not rotary.axes:
+                raise ModelUnsupportedError(
+                    f"positions that turn {turned} dimensions of a head are not built here; multiples of 16 are"
+                )
             if rotary.axes and not 2 * len(rotary.axes) == turned == self.head_dim:
                 raise ModelCorruptError(
                     f"sections of {len(rotary.axes)} frequencies are given, a head of {self.head_dim} has "

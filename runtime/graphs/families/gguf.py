@@ -35,6 +35,7 @@ class GgufCheckpoint:
 
     Attributes:
         config: The configuration that the file's header amounts to.
+        shapes: Shape by tensor name, outermost axis first.
 
     Raises:
         ModelUnsupportedError: A model of an architecture or with positions that are not read from GGUF files.
@@ -50,16 +51,13 @@ class GgufCheckpoint:
                 f"files; known: {', '.join(_ARCHITECTURES)}",
                 model_type=self._architecture,
             )
-        self._names = {_first_name(name): name for name in file.shapes}
+        stored = file.shapes
+        self._names = {_first_name(name): name for name in stored}
+        self.shapes: Mapping[str, tuple[int, ...]] = {_first_name(name): shape for name, shape in stored.items()}
         try:
             self.config = ModelConfig(self._values())
         except KeyError as error:
             raise ModelCorruptError(f"the GGUF file does not say {error}") from error
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape by tensor name, outermost axis first."""
-        return {name: self._file.shapes[stored] for name, stored in self._names.items()}
 
     def tensor(self, name: str) -> Floats:
         """A tensor as float32, in the order of rows that it had at first."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bus.errors import ModelCorruptError
+from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.graphs.decoder.shape import DecoderShape
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.known import family_of, text_model
@@ -91,3 +91,12 @@ def test_kinds_for_another_number_of_layers_are_refused(kinds: Any) -> None:
 def test_a_window_that_no_size_is_given_for_is_refused() -> None:
     with pytest.raises(ModelCorruptError, match="sliding_window"):
         shape({**QWEN_25_05B, "layer_types": ["sliding_attention"] * 24, "sliding_window": None})
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"head_dim": 20}, "heads of 20"), ({"partial_rotary_factor": 0.3}, "turn 24"), ({"head_dim": 24}, "turn 24")],
+)
+def test_sizes_that_the_attention_operator_does_not_take_are_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ModelUnsupportedError, match=named):
+        shape({**PHI_2, "partial_rotary_factor": 1.0, **changes})
