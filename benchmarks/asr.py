@@ -20,13 +20,11 @@ from statistics import median
 
 import numpy as np
 from _peers import Peer, peer_python
+from _raw import raw_files
 from _report import Measurement, report
 from _speech import Clip, recorded, spoken, words, wrong
 
 from runtime.repository import Repository
-from runtime.repository.archive import copy_member
-from runtime.repository.source import Source
-from runtime.repository.sources import FETCHERS, Wanted
 from runtime.speech.whisper import Whisper
 
 THREADS, GOAL = 2, 0.6
@@ -34,24 +32,6 @@ MODEL = "whisper-base"
 
 Listener = Callable[[Clip, Path], tuple[str, float]]
 """A clip, and the file that it is in, to its text and the seconds that it took."""
-
-
-def weights(repository: Repository, folder: Path) -> Path:
-    """The raw weights of the model as CTranslate2 takes them, out of the downloads that ours were built from."""
-    for raw in repository.catalog.get(MODEL).sources:
-        source = Source.parse(raw.source)
-        members = tuple(file.member for file in raw.files)
-        archive = FETCHERS[source.scheme](
-            Wanted(source=source, members=members, downloads=repository.downloads, sha256=raw.sha256)
-        )
-        package = members[0].rpartition("/")[0]
-        wanted = {file.member: file.path for file in raw.files}
-        if any(path == "tokenizer.json" for path in wanted.values()):
-            wanted[f"{package}/vocabulary.json"] = "vocabulary.json"
-        for member, path in wanted.items():
-            with (folder / path).open("ab") as out:
-                copy_member(archive, member, out)
-    return folder
 
 
 def ours(model: Whisper) -> Listener:
@@ -136,10 +116,10 @@ def _measure(quick: bool, peers: bool, clips_folder: str | None) -> list[Measure
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         if peers:
-            (folder / "model").mkdir()
+            raw = raw_files(repository, MODEL, folder / "model", {"tokenizer.json": "vocabulary.json"})
             python = peer_python("faster-whisper", ["faster-whisper"])
-            arguments = str(weights(repository, folder / "model")), str(THREADS)
-            listeners["faster-whisper"] = theirs(stack.enter_context(Peer(python, "faster_whisper_asr.py", *arguments)))
+            peer = Peer(python, "faster_whisper_asr.py", str(raw), str(THREADS))
+            listeners["faster-whisper"] = theirs(stack.enter_context(peer))
         found = measured(listeners, clips, folder, 1 if quick else 5)
         results = compared("clips of 3 to 7 s", found, len(words(window.text)), GOAL)
         if not quick and len(window.samples) <= model.window_samples:
