@@ -22,6 +22,7 @@ from runtime.engines.opening import Opening
 from runtime.engines.ports import Port, check_declared, check_inputs
 from runtime.engines.provider_options import ProviderConfig, profiles_of
 from runtime.engines.providers import NAMES, Choice, choose, missing
+from runtime.repository.ports import PORTS
 
 __all__ = ["Array", "Binding", "DeviceTensor", "OnnxSession", "Port"]
 
@@ -84,10 +85,10 @@ class OnnxSession:
         quick = quick and self._opening.cacheable
         self._session = self._opening.open(packed=not quick)
         self._check_providers(self._opening.choice)
-        self._run_options = onnxruntime.RunOptions()
-        if shrink:
-            arenas = "cpu:0" if self.device == "cpu" else "cpu:0;gpu:0"
-            self._run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", arenas)
+        self._shrinking = onnxruntime.RunOptions()
+        arenas = "cpu:0" if self.device == "cpu" else "cpu:0;gpu:0"
+        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", arenas)
+        self._run_options = self._shrinking if shrink else onnxruntime.RunOptions()
         self.inputs = {port.name: port for port in map(self._port, self._session.get_inputs())}
         self.outputs = {port.name: port for port in map(self._port, self._session.get_outputs())}
         self._check_ports()
@@ -114,12 +115,15 @@ class OnnxSession:
         """Where its tensors are: `cpu` or `cuda`."""
         return "cpu" if self.providers[:1] == (NAMES["cpu"],) else "cuda"
 
-    def run(self, inputs: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+    def run(
+        self, inputs: Mapping[str, Array], outputs: Sequence[str] | None = None, *, shrink: bool = False
+    ) -> list[Array]:
         """Run once.
 
         Args:
             inputs: Arrays by input name; all of them.
             outputs: Names of the wanted outputs; None: all, in the model's order.
+            shrink: Whether memory is given back after this run, also where it is not after every run.
 
         Raises:
             InvalidInputError: An input is missing, unknown, of another type or shape, or does not fit the others.
@@ -128,7 +132,7 @@ class OnnxSession:
         check_inputs(self.name, self.inputs, inputs)
         wanted = None if outputs is None else list(outputs)
         with self.translated():
-            found = list(self._session.run(wanted, dict(inputs), self._run_options))
+            found = list(self._session.run(wanted, dict(inputs), self._shrinking if shrink else self._run_options))
         if self._packing is not None:
             self._packing.start()  # not before: it would take the processor from the first answer
         return found
@@ -150,7 +154,8 @@ class OnnxSession:
         return run_on_device(self, self._session, inputs, wanted, self.device)
 
     def bind(self) -> Binding:
-        """A set of inputs and outputs that are bound once and run many times."""
+        """A set of inputs and outputs that are bound once and run many times; settles first."""
+        self.settle()
         return Binding(self, self._session)
 
     @contextmanager
@@ -194,7 +199,7 @@ class OnnxSession:
         if self._identity is not None:
             manifest = self._identity.manifest
             ports = {**self.inputs, **self.outputs}
-            check_declared(manifest.ref, manifest.parameters.get("ports", {}).get(self._path.name, {}), ports)
+            check_declared(manifest.ref, manifest.parameters.get(PORTS, {}).get(self._path.name, {}), ports)
 
 
 def _with_manifest(config: ProviderConfig | None, identity: Identity | None) -> ProviderConfig:

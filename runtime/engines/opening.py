@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,9 @@ class Opening:
         Raises:
             ModelCorruptError: It is no model that this runtime can open.
         """
+        if "tensorrt" in self.choice.providers and self.config.tensorrt.cache is not None:
+            with suppress(OSError):  # then engines are built anew, which the provider tells
+                self.config.tensorrt.cache.mkdir(parents=True, exist_ok=True)
         saved = self._saved()
         if saved is not None:
             options = self._options(packed)

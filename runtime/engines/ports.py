@@ -159,7 +159,7 @@ def _axis(told: Any) -> int | str | None:
 def _agree(declared: Sequence[int | str | None], real: Sequence[int | str | None]) -> bool:
     same_rank = len(declared) == len(real)
     sizes = zip(declared, real, strict=False)
-    return same_rank and all(want == have for want, have in sizes if isinstance(want, int) or isinstance(have, int))
+    return same_rank and all(want == have for want, have in sizes if isinstance(want, int) and isinstance(have, int))
 
 
 def _shown(shape: Sequence[int | str | None]) -> str:

@@ -7,12 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bus.contracts import ModelFile, ModelManifest
 from bus.errors import ModelCorruptError
 from runtime.repository.archive import copy_member
 from runtime.repository.catalog import LICENSE_FOLDER, CatalogEntry, RawSource
 from runtime.repository.download import sha256_of
+from runtime.repository.ports import PORTS, declared_ports
 from runtime.repository.progress import Progress, Step
 from runtime.repository.recipe import BuildJob, Built, recipe
 from runtime.repository.source import Source
@@ -138,8 +140,14 @@ def _describe(entry: CatalogEntry, out: Path, built: Built) -> ModelManifest:
         limits=entry.limits,
         memory_nbytes=built.memory_nbytes,
         baseline_ms=built.baseline_ms,
-        parameters={**entry.parameters, **built.parameters},
+        parameters={**entry.parameters, **built.parameters, **_ports(out)},
     )
+
+
+def _ports(out: Path) -> dict[str, dict[str, dict[str, list[Any]]]]:
+    """What the model's graphs take and give, where it has any."""
+    graphs = {path.name: declared_ports(path) for path in sorted(out.glob("*.onnx"))}
+    return {PORTS: graphs} if graphs else {}
 
 
 def _publish(out: Path, target: Path, old: Path) -> None:

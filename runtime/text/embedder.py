@@ -20,6 +20,8 @@ Floats = NDArray[np.float32]
 Tokens = NDArray[np.int32]
 
 _CLASSES = ((64, 64), (128, 16))
+_SHRINK_TOKENS = 1024
+
 _LONG = 8
 """Texts of one batch that are longer than every class."""
 
@@ -141,7 +143,10 @@ class TextEmbedder:
         for row, tokens in enumerate(texts):
             padded[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
-        (vectors,) = self._session.run({"input_ids": padded, "attention_mask": mask}, ["embedding"])
+        # Long texts take a hundred times what a question takes: that is not kept for the next time.
+        large = padded.size > _SHRINK_TOKENS
+        inputs = {"input_ids": padded, "attention_mask": mask}
+        (vectors,) = self._session.run(inputs, ["embedding"], shrink=large)
         return vectors
 
 

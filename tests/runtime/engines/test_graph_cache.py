@@ -18,6 +18,7 @@ from runtime.engines.graph_cache import GraphCache, GraphKey, use_graph_cache
 from runtime.engines.identity import identify
 from runtime.engines.onnx import OnnxSession
 from runtime.repository import Catalog, Repository
+from runtime.repository.ports import declared_ports
 from tests.runtime.engines.small_model import describe, install, weight
 
 X = np.random.default_rng(7).standard_normal((3, 64)).astype(np.float32)
@@ -251,6 +252,7 @@ def test_weights_that_are_not_as_the_manifest_says_are_refused(tmp_path: Path, d
         ({"x": ["float32", "batch", 65]}, r"'x' is float32 \(batch, 65\); in its model it is float32 \(batch, 64\)"),
         ({"x": ["int64", "batch", 64]}, "'x' is int64"),
         ({"x": ["float32", 64]}, "'x' is float32"),
+        ({"y": ["float32", None, 65]}, r"'y' is float32 \(\?, 65\)"),
         ({"ids": ["int64", "batch"]}, "names 'ids', which its model has not"),
     ],
 )
@@ -263,6 +265,25 @@ def test_a_manifest_that_lies_about_shapes_is_refused(tmp_path: Path, ports: dic
 def test_a_manifest_that_tells_the_truth_is_believed(tmp_path: Path) -> None:
     path = install(tmp_path, ports={"model.onnx": {"x": ["float32", "batch", 64], "y": ["float32", None, 64]}})
     check(path)
+
+
+def test_a_model_that_is_no_model_is_refused_though_its_manifest_vouches_for_it(tmp_path: Path) -> None:
+    path = install(tmp_path)
+    path.write_bytes(b"?" * path.stat().st_size)
+    with pytest.raises(ModelCorruptError, match=r"model\.onnx cannot be opened"):
+        OnnxSession(path)
+    assert entries(tmp_path) == []
+
+
+def test_the_ports_that_a_graph_declares_are_those_that_the_runtime_finds(tmp_path: Path) -> None:
+    path = install(tmp_path)
+    declared = declared_ports(path)
+    assert declared == {"x": ["float32", None, 64], "y": ["float32", None, 64]}
+    describe(path.parent, ports={"model.onnx": declared})
+    check(path)
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    with pytest.raises(ModelCorruptError, match=r"broken\.onnx is no ONNX file"):
+        declared_ports(tmp_path / "broken.onnx")
 
 
 def test_a_manifest_of_other_files_vouches_for_nothing(tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ def test_what_is_no_model_is_refused(content: bytes | None, tmp_path: Path) -> N
         OnnxSession(tmp_path / "x.onnx")
 
 
+def test_a_model_whose_weights_were_cut_short_is_refused(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(path.read_bytes())
+    (tmp_path / "model.data").write_bytes(path.with_suffix(".data").read_bytes()[:100])
+    with pytest.raises(ModelCorruptError, match=r"model\.onnx"):
+        OnnxSession(tmp_path / "model.onnx")
+
+
 def test_a_model_without_its_weights_is_refused(path: Path, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(path.read_bytes())
     with pytest.raises(ModelCorruptError, match=r"model\.onnx"):
