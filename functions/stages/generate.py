@@ -129,7 +129,7 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         by_modality=inputs.prompt.counts,
     )
     first = choices[0]
-    context.note(**usage.model_dump(exclude={"by_modality"}), finish_reason=first.finish_reason)
+    context.note(**usage.model_dump(exclude={"by_modality"}, exclude_defaults=True), finish_reason=first.finish_reason)
     return GenerateOutputs(
         text=first.text,
         finish_reason=first.finish_reason,
