@@ -36,15 +36,6 @@ from runtime.repository import Catalog, Repository
 MODELS = {"q4": "smollm2-135m-instruct", "q8": "smollm2-135m-instruct-q8"}
 THREADS, STREAMS = 2, 8
 QUESTION = "Write a long story about a fox who learns to swim."
-QUOTED = """Correct the spelling and give the whole text back:
-def read_settings(path: Path) -> Settings:
-    with path.open() as file:
-        values = json.load(file)
-    settings = Settings(path=path, values=values, loaded_at=time.time())
-    if settings.values.get("verbose"):
-        print(f"settings were red from {path}, {len(settings.values)} values")
-    return settings
-"""
 
 
 class Ours:
@@ -56,11 +47,10 @@ class Ours:
         self.tokenizer = ChatTokenizer(self.folder)
         self._end = tuple((token, -1e9) for token in self.manifest.parameters["end_tokens"])
 
-    def open(self, speculate: bool = False, prefix_cache_nbytes: int = 0) -> TextEngine:
+    def open(self, prefix_cache_nbytes: int = 0) -> TextEngine:
         """A new engine."""
         decoder = LlamaDecoder(self.folder, self.manifest, slots=STREAMS, threads=THREADS)
-        config = EngineConfig(speculate=speculate, prefix_cache_nbytes=prefix_cache_nbytes)
-        engine = TextEngine(decoder, self.tokenizer.token_bytes, config)
+        engine = TextEngine(decoder, self.tokenizer.token_bytes, EngineConfig(prefix_cache_nbytes=prefix_cache_nbytes))
         engine.open()
         return engine
 
@@ -70,17 +60,21 @@ class Ours:
         ids = self.tokenizer.encode(text, markup=True)
         return PromptTokens(ids, np.zeros((0, self.manifest.dims["hidden"]), np.float32))
 
-    async def answer(self, engine: TextEngine, prompt: PromptTokens, tokens: int) -> list[float]:
-        """When each token came."""
-        times = []
-        async for piece in engine.submit(prompt, SamplingConfig(max_tokens=tokens, logit_bias=self._end)):
+    async def answer(
+        self, engine: TextEngine, prompt: PromptTokens, tokens: int, prediction: np.ndarray | None = None
+    ) -> tuple[list[float], list[int]]:
+        """When each token came, and the tokens."""
+        times, ids = list[float](), list[int]()
+        sampling = SamplingConfig(max_tokens=tokens, logit_bias=self._end)
+        async for piece in engine.submit(prompt, sampling, prediction=prediction):
             times += [time.perf_counter()] * len(piece.token_ids)
-        return times
+            ids += piece.token_ids
+        return times, ids
 
 
 async def one_stream(ours: Ours, engine: TextEngine, tokens: int) -> float:
     """Tokens per second of an answer that is alone."""
-    times = await ours.answer(engine, ours.prompt(QUESTION), tokens + 1)
+    times, _ = await ours.answer(engine, ours.prompt(QUESTION), tokens + 1)
     return tokens / (times[-1] - times[0])
 
 
@@ -90,7 +84,7 @@ async def many_streams(ours: Ours, engine: TextEngine, tokens: int) -> tuple[flo
     lengths = iter([tokens // 2 + tokens * place // STREAMS for place in range(2 * STREAMS)])
 
     async def place() -> list[list[float]]:
-        return [await ours.answer(engine, prompt, length) for length in lengths]
+        return [(await ours.answer(engine, prompt, length))[0] for length in lengths]
 
     started = time.perf_counter()
     places = await asyncio.gather(*(place() for _ in range(STREAMS)))
@@ -109,7 +103,7 @@ async def first_token(ours: Ours, engine: TextEngine, shared: int, turn: int) ->
     rest = np.random.default_rng(turn).integers(1000, 40_000, 20)
     ids = np.concatenate([begin, rest]).astype(np.int32)
     started = time.perf_counter()
-    times = await ours.answer(engine, PromptTokens(ids, ours.prompt("").embeddings), 1)
+    times, _ = await ours.answer(engine, PromptTokens(ids, ours.prompt("").embeddings), 1)
     return times[0] - started
 
 
@@ -250,29 +244,28 @@ async def prefixes(ours: Ours, rounds: int) -> Measurement:
     return _measurement("first token, 500 of 520 tokens shared", value, "nothing shared", other, "ms", **goal)
 
 
-async def guesses(ours: Ours, rounds: int, tokens: int) -> list[Measurement]:
-    """Speculative decoding, where an answer quotes its prompt and where it does not."""
-    engines = {"plain": ours.open(), "guessing": ours.open(speculate=True)}
-    results = []
-    try:
-        for what, question in {"an answer that quotes": QUOTED, "a story": QUESTION}.items():
-            rates: dict[str, list[float]] = {"plain": [], "guessing": []}
-            for turn in range(rounds + 1):
-                for name, engine in engines.items():
-                    times = await ours.answer(engine, ours.prompt(question), tokens + 1)
-                    if turn:
-                        rates[name].append(tokens / (times[-1] - times[0]))
-            with_guesses, without = median(rates["guessing"]), median(rates["plain"])
-            results.append(_measurement(f"decode with guesses, {what}", with_guesses, "without", without))
-    finally:
-        for engine in engines.values():
-            engine.close()
-    return results
+async def predictions(ours: Ours, engine: TextEngine, rounds: int, tokens: int, name: str) -> list[Measurement]:
+    """Answers that the request predicts: all of it, or but for one token in ten."""
+    prompt = ours.prompt(QUESTION)
+    _, right = await ours.answer(engine, prompt, tokens + 1)
+    edited = [token if place % 10 else 500 for place, token in enumerate(right)]
+    cases = {"all": right, "nine tokens in ten": edited}
+    rates: dict[str, list[float]] = {"nothing": []} | {what: [] for what in cases}
+    for _ in range(rounds):
+        rates["nothing"].append(await one_stream(ours, engine, tokens))
+        for what, predicted in cases.items():
+            times, _ = await ours.answer(engine, prompt, tokens + 1, np.array(predicted, np.int32))
+            rates[what].append(tokens / (times[-1] - times[0]))
+    plain = median(rates["nothing"])
+    return [
+        _measurement(f"decode, {what} predicted, {name}", median(rates[what]), "nothing predicted", plain)
+        for what in cases
+    ]
 
 
 async def _measure(quick: bool, with_peers: bool) -> list[Measurement]:
     repository = Repository()
-    rounds, tokens = (2, 48) if quick else (5, 128)
+    rounds, tokens = (1, 40) if quick else (5, 128)
     forms = {name: Ours(repository, model) for name, model in MODELS.items()}
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -284,11 +277,12 @@ async def _measure(quick: bool, with_peers: bool) -> list[Measurement]:
         for name, engine in engines.items():
             llama = peers.get("llama.cpp Q8_0")
             results += await together(forms[name], engine, max(1, rounds // 2), tokens, name, llama)
+        results += await predictions(forms["q4"], engines["q4"], rounds, tokens, "q4")
         close_all: list[Callable[[], None]] = [engine.close for engine in engines.values()]
         for close in close_all:
             close()
     results.append(await prefixes(forms["q4"], rounds))
-    return results + await guesses(forms["q4"], rounds, tokens)
+    return results
 
 
 def main() -> None:
