@@ -1,4 +1,4 @@
-"""`omnibus models build`: a model of one's own, out of a Hugging Face folder."""
+"""`omnibus models build`: a model of one's own, out of a Hugging Face folder or a GGUF file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.repository import Catalog, Repository
 @click.option("--context", default=4096, show_default=True, type=click.IntRange(1), help="Most tokens of a row.")
 @click.option("--license", "licence", help="SPDX id, where the folder does not say.")
 def build(place: str, name: str | None, quantize: str, context: int, licence: str | None) -> None:
-    """Build PLACE, a Hugging Face folder or hf://org/repo[@revision], and install it."""
+    """Build PLACE, a Hugging Face folder, a .gguf file or hf://org/repo[@revision], and install it."""
     from runtime.export.hugging_face import BuildOptions, entry_of
 
     options = BuildOptions(id=name, quantisation=quantize, context_tokens=context, license=licence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,22 @@ def chat_template(folder: Path) -> str:
             "the folder has no chat template, so the model is none that chats; to serve it all the same, put a "
             "chat_template.jinja into the folder"
         )
-    known = {name: _text(config[name]) for name in _TOKENS if config.get(name)}
+    return with_tokens(template, {name: _text(config[name]) for name in _TOKENS if config.get(name)})
+
+
+def with_tokens(template: str, tokens: Mapping[str, str]) -> str:
+    """A template that knows the special tokens which it names.
+
+    Args:
+        template: A Jinja template.
+        tokens: Texts of tokens by the names that templates use, such as `bos_token`.
+    """
     # `+` keeps a line break that the template may begin with.
-    named = (f"{{% set {name} = {json.dumps(text, ensure_ascii=False)} +%}}" for name, text in known.items())
+    named = (
+        f"{{% set {name} = {json.dumps(text, ensure_ascii=False)} +%}}"
+        for name, text in tokens.items()
+        if name in template
+    )
     return "".join(named) + template
 
 

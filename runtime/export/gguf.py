@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bus.errors import ModelCorruptError
+from runtime.export.chat_template import with_tokens
 from runtime.export.decoder import write_decoder
 from runtime.graphs.decoder.weights import store_of
 from runtime.graphs.families.checkpoint import DecoderWeights
@@ -9,11 +11,14 @@ from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.graphs.families.known import family_of
 from runtime.repository.recipe import BuildJob, Built
 from runtime.weights.gguf import GgufFile
-from runtime.weights.gguf_tokenizer import chat_template, tokenizer_json
+from runtime.weights.gguf_tokenizer import chat_template, special_tokens, tokenizer_json
 
 
 def build(job: BuildJob) -> Built:
     """Write `model.onnx`, `model.data`, `embeddings.npy` float16 (token, hidden), `tokenizer.json`, `chat.jinja`.
+
+    Parameters: `quantisation`, see `store_of`; `context_tokens`, the most tokens of a row, if not as many as the model
+    was trained on.
 
     Raises:
         ModelCorruptError: The GGUF file is damaged or incomplete.
@@ -22,18 +27,17 @@ def build(job: BuildJob) -> Built:
     """
     store = store_of(job.parameters["quantisation"])
     file = GgufFile(job.raw / "model.gguf")
-    checkpoint = GgufCheckpoint(file)
+    checkpoint = GgufCheckpoint(file, job.parameters.get("context_tokens"))
     family = family_of(checkpoint.config)
     shape = family.shape(checkpoint.config)
+    special, words = special_tokens(file.metadata), tokenizer_json(file.metadata)
+    ends = sorted({special[name] for name in ("eos", "eot") if name in special})
+    if not ends:
+        raise ModelCorruptError("the GGUF file does not say which token ends an answer; answers would not end")
+    tokens = file.metadata["tokenizer.ggml.tokens"]
+    named = {f"{name}_token": tokens[number] for name, number in special.items()}
     # A table in half precision is exact enough: its own source is 8-bit blocks with half-precision scales.
     write_decoder(job.out, shape, DecoderWeights(checkpoint, family, shape), store)
-    (job.out / "tokenizer.json").write_text(tokenizer_json(file.metadata), encoding="utf-8")
-    (job.out / "chat.jinja").write_text(chat_template(file.metadata), encoding="utf-8")
-    metadata = file.metadata
-    return Built(
-        dims=shape.dims,
-        parameters={
-            "end_tokens": [metadata["tokenizer.ggml.eos_token_id"]],
-            "pad_token": metadata.get("tokenizer.ggml.padding_token_id", 0),
-        },
-    )
+    (job.out / "tokenizer.json").write_text(words, encoding="utf-8")
+    (job.out / "chat.jinja").write_text(with_tokens(chat_template(file.metadata), named), encoding="utf-8")
+    return Built(dims=shape.dims, parameters={"end_tokens": ends, "pad_token": special.get("padding", 0)})

@@ -1,4 +1,4 @@
-"""A catalog entry for a Hugging Face folder, here or on the hub, so that it is built like any other model."""
+"""Catalog entries for Hugging Face folders, here or on the hub, and for GGUF files: built like any other model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from bus.errors import InvalidInputError, ModelSourceError
 from runtime.graphs.families.config import ModelConfig
+from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.repository import CatalogEntry, Repository
 from runtime.repository.catalog import LICENSE_FOLDER, RawFile, RawSource
 from runtime.repository.download import sha256_of
@@ -19,6 +20,7 @@ from runtime.repository.hub import list_hub
 from runtime.repository.source import Source
 from runtime.repository.sources import Wanted, from_hub
 from runtime.weights.folder import INDEX, SINGLE
+from runtime.weights.gguf import GgufFile
 
 _HUB = "hf://"
 _BESIDE = frozenset({
@@ -61,7 +63,7 @@ class _Place:
 
     source: str
     name: str
-    files: tuple[str, ...]
+    files: tuple[RawFile, ...]
     config: ModelConfig
     identity: str
     digests: Mapping[str, str]
@@ -74,7 +76,7 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
     Its version is one more than the newest that is installed, unless that was built of the same, in the same way.
 
     Args:
-        place: A path, or `hf://org/repo`, with `@revision` where it is not to be the newest.
+        place: A folder, a `.gguf` file, or `hf://org/repo`, with `@revision` where it is not to be the newest.
         repository: Where the model is to be.
         options: Choices.
 
@@ -83,23 +85,25 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
         ModelSourceError: (mostly retryable) the hub does not have it or does not answer.
         ModelCorruptError: `config.json` cannot be read.
     """
-    found = _on_hub(place, repository.downloads) if place.startswith(_HUB) else _here(Path(place))
-    kind = _kind(found.config, options)
+    if place.startswith(_HUB):
+        found = _on_hub(place, repository.downloads)
+    else:
+        found = _gguf(Path(place)) if place.endswith(".gguf") else _here(Path(place))
+    kind = _kind(found, options)
     name = options.id or re.sub(r"[^a-z0-9.-]+", "-", found.name.lower()).strip("-.")
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
         raise InvalidInputError(
             f"{name!r} cannot be the id of a model; use small letters, digits, '.' and '-'", id=name
         )
     parameters = {**kind.parameters, "built_from": found.identity}
-    files = tuple(RawFile(member=path, path=path) for path in _wanted(found.files))
     return CatalogEntry(
         id=name,
         version=_version(repository, name, {**parameters, "quantisation": kind.quantisation}),
         family=found.config.model_type,
         summary=f"Built from {found.source}",
         license=options.license or found.license,
-        sources=(RawSource(source=found.source, files=files),),
-        digests={path: digest for path, digest in found.digests.items() if path in {file.path for file in files}},
+        sources=(RawSource(source=found.source, files=found.files),),
+        digests=dict(found.digests),
         build=kind.recipe,
         modalities_in=kind.modalities[:1],
         modalities_out=kind.modalities[1:],
@@ -109,14 +113,15 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
     )
 
 
-def _kind(config: ModelConfig, options: BuildOptions) -> _Kind:
-    if config.model_type == "whisper":
+def _kind(found: _Place, options: BuildOptions) -> _Kind:
+    if found.config.model_type == "whisper":
         return _Kind("runtime.export.whisper_folder:build", ("audio", "text"), {"window_s": 30}, {}, "int8")
-    if config.model_type == "bert":
+    if found.config.model_type == "bert":
         return _Kind("runtime.export.bert_folder:build", ("text", "text"), {}, {}, "none")
     chosen = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
     limits = {"context_tokens": options.context_tokens}
-    return _Kind("runtime.export.chat_folder:build", ("text", "text"), limits, chosen, options.quantisation)
+    recipe = "runtime.export.gguf:build" if found.source.endswith(".gguf") else "runtime.export.chat_folder:build"
+    return _Kind(recipe, ("text", "text"), limits, chosen, options.quantisation)
 
 
 def _version(repository: Repository, name: str, chosen: Mapping[str, Any]) -> str:
@@ -131,18 +136,38 @@ def _version(repository: Repository, name: str, chosen: Mapping[str, Any]) -> st
 
 def _here(folder: Path) -> _Place:
     if not (folder / "config.json").is_file():
-        raise InvalidInputError(f"{folder} is no folder with a config.json; give one, or hf://org/repo")
-    files = tuple(sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()))
-    digests = {path: sha256_of(folder / path) for path in _wanted(files)}
+        raise InvalidInputError(f"{folder} is no folder with a config.json; give one, a .gguf file, or hf://org/repo")
+    files = _wanted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    digests = {file.path: sha256_of(folder / file.member) for file in files}
     return _Place(
         source=f"file://{folder.resolve()}",
         name=folder.resolve().name,
         files=files,
         config=ModelConfig.read(folder / "config.json"),
-        identity=hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16],
+        identity=_identity(digests),
         digests=digests,
         license=_spdx(_front_matter(folder / "README.md")),
     )
+
+
+def _gguf(path: Path) -> _Place:
+    if not path.is_file():
+        raise InvalidInputError(f"{path} does not exist")
+    file = GgufFile(path)
+    digests = {"model.gguf": sha256_of(path)}
+    return _Place(
+        source=f"file://{path.resolve()}",
+        name=path.stem,
+        files=(RawFile(member=path.name, path="model.gguf"),),
+        config=GgufCheckpoint(file).config,
+        identity=_identity(digests),
+        digests=digests,
+        license=_spdx(file.metadata.get("general.license")),
+    )
+
+
+def _identity(digests: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _on_hub(place: str, downloads: Path) -> _Place:
@@ -155,17 +180,17 @@ def _on_hub(place: str, downloads: Path) -> _Place:
     folder = from_hub(Wanted(source=Source.parse(source), members=("config.json",), downloads=downloads))
     config = ModelConfig.read(folder / "config.json")
     name = repo.rpartition("/")[2]
-    return _Place(source, name, listing.files, config, listing.commit, {}, _spdx(listing.license))
+    return _Place(source, name, _wanted(listing.files), config, listing.commit, {}, _spdx(listing.license))
 
 
-def _wanted(files: Iterable[str]) -> list[str]:
+def _wanted(files: Iterable[str]) -> tuple[RawFile, ...]:
     """The files that a build reads: the weights in one file or in several, and what stands beside them."""
     there = set(files)
     if SINGLE in there:
         weights = {SINGLE}
     else:
         weights = {path for path in there if re.fullmatch(r"model-\d+-of-\d+\.safetensors", path)} | ({INDEX} & there)
-    return sorted(weights | (_BESIDE & there))
+    return tuple(RawFile(member=path, path=path) for path in sorted(weights | (_BESIDE & there)))
 
 
 def _front_matter(readme: Path) -> str | None:

@@ -1,6 +1,7 @@
 """Block-quantised numbers of GGML as float32.
 
-Source: the block structures of ggml (`ggml-common.h`): block_q4_0, block_q4_1, block_q8_0, block_q6_K.
+Source: the block structures of ggml (`ggml-common.h`): block_q4_0, block_q4_1, block_q8_0, block_q4_K,
+block_q5_K, block_q6_K.
 """
 
 from __future__ import annotations
@@ -59,6 +60,37 @@ def _q8_0(raw: Bytes) -> Floats:
     return _view(raw[:, :2], "<f2") * raw[:, 2:].view(np.int8).astype(np.float32)
 
 
+def _k_scales(raw: Bytes) -> tuple[Floats, Floats]:
+    """Scales and minima of eight sub-blocks, 6 bits each in 12 bytes: the last four bytes hold the latter halves."""
+    low, mid, high = raw[:, :4], raw[:, 4:8], raw[:, 8:12]
+    scales = np.concatenate([low & 63, (high & 15) | (low >> 6 << 4)], axis=1)
+    minima = np.concatenate([mid & 63, (high >> 4) | (mid >> 6 << 4)], axis=1)
+    return scales.astype(np.float32), minima.astype(np.float32)
+
+
+def _k_values(raw: Bytes, integers: Bytes) -> Floats:
+    """Sub-blocks of integers, uint8 `(blocks, 8, 32)`, by the scales that a block begins with."""
+    scales, minima = _k_scales(raw[:, 4:16])
+    scales, minima = scales * _view(raw[:, :2], "<f2"), minima * _view(raw[:, 2:4], "<f2")
+    values: Floats = integers.astype(np.float32) * scales[:, :, None] - minima[:, :, None]
+    return values.reshape(len(raw), 256)
+
+
+def _k_nibbles(raw: Bytes) -> Bytes:
+    """128 bytes as eight sub-blocks; a sub-block of low halves comes before the one of high halves."""
+    bytes_ = raw.reshape(len(raw), 4, 1, 32)
+    return np.concatenate([bytes_ & 0x0F, bytes_ >> 4], axis=2).reshape(len(raw), 8, 32)
+
+
+def _q4_k(raw: Bytes) -> Floats:
+    return _k_values(raw, _k_nibbles(raw[:, 16:]))
+
+
+def _q5_k(raw: Bytes) -> Floats:
+    fifth = np.unpackbits(raw[:, 16:48, None], axis=2, bitorder="little").swapaxes(1, 2)
+    return _k_values(raw, _k_nibbles(raw[:, 48:]) | (fifth << np.uint8(4)))
+
+
 def _q6_k(raw: Bytes) -> Floats:
     count = len(raw)
     lows = raw[:, :128].reshape(count, 2, 1, 64)
@@ -77,6 +109,8 @@ ENCODINGS = {
     2: Encoding("Q4_0", 32, 18, _q4_0),
     3: Encoding("Q4_1", 32, 20, _q4_1),
     8: Encoding("Q8_0", 32, 34, _q8_0),
+    12: Encoding("Q4_K", 256, 144, _q4_k),
+    13: Encoding("Q5_K", 256, 176, _q5_k),
     14: Encoding("Q6_K", 256, 210, _q6_k),
     30: Encoding("BF16", 1, 2, _bf16),
 }

@@ -33,6 +33,10 @@ _LAYER = {
 class GgufCheckpoint:
     """Reads a GGUF file by the names of Hugging Face.
 
+    Args:
+        file: The file.
+        context: The most tokens that a row is to have; None: as many as the model was trained on.
+
     Attributes:
         config: The configuration that the file's header amounts to.
         shapes: Shape by tensor name, outermost axis first.
@@ -42,7 +46,7 @@ class GgufCheckpoint:
         ModelCorruptError: A header that leaves something out.
     """
 
-    def __init__(self, file: GgufFile) -> None:
+    def __init__(self, file: GgufFile, context: int | None = None) -> None:
         self._file = file
         self._architecture = str(file.metadata.get("general.architecture"))
         if self._architecture not in _ARCHITECTURES:
@@ -55,7 +59,7 @@ class GgufCheckpoint:
         self._names = {_first_name(name): name for name in stored}
         self.shapes: Mapping[str, tuple[int, ...]] = {_first_name(name): shape for name, shape in stored.items()}
         try:
-            self.config = ModelConfig(self._values())
+            self.config = ModelConfig(self._values(), context)
         except KeyError as error:
             raise ModelCorruptError(f"the GGUF file does not say {error}") from error
 

@@ -50,6 +50,19 @@ def test_a_six_bit_tensor_is_what_the_reference_package_makes_of_it(tmp_path: Pa
     np.testing.assert_array_equal(file.tensor("w"), gguf.dequantize(stored, kind))
 
 
+@pytest.mark.parametrize(("name", "nbytes"), [("Q4_K", 144), ("Q5_K", 176)])
+def test_a_tensor_of_nested_blocks_is_what_the_reference_package_makes_of_it(
+    name: str, nbytes: int, tmp_path: Path
+) -> None:
+    kind = gguf.GGMLQuantizationType[name]
+    stored = np.random.default_rng(4).integers(0, 256, (3, 2 * nbytes), dtype=np.uint8)
+    for block in (0, nbytes):
+        stored[:, block : block + 2] = np.array([0.01, 0.5, -2], np.float16)[:, None].view(np.uint8)
+        stored[:, block + 2 : block + 4] = np.array([0.3, -0.1, 4], np.float16)[:, None].view(np.uint8)
+    file = GgufFile(write(tmp_path / "x.gguf", {"w": (stored, kind)}))
+    np.testing.assert_array_equal(file.tensor("w"), gguf.dequantize(stored, kind))
+
+
 def test_metadata_of_every_kind_is_read(tmp_path: Path) -> None:
     metadata = GgufFile(write(tmp_path / "x.gguf", {})).metadata
     assert metadata["llama.block_count"] == 3

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
-from transformers import PreTrainedModel
 
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.export.checkpoint import open_decoder
@@ -18,6 +16,7 @@ from runtime.graphs.families.known import family_of
 from runtime.weights.gguf import GgufFile
 from tests.runtime import reference
 from tests.runtime.graphs.families.cases import Case
+from tests.runtime.graphs.families.gguf_files import write_gguf
 
 MODELS = (
     Case("llama", "Llama"),
@@ -26,41 +25,11 @@ MODELS = (
 )
 
 
-def write(path: Path, model: PreTrainedModel, architecture: str) -> Path:
-    """A file as llama.cpp's converter writes it."""
-    config = model.config
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if getattr(config, "head_dim", None):
-        writer.add_key_length(config.head_dim)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], config.num_hidden_layers)
-    for name, weight in model.state_dict().items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        array = weight.numpy()
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
-        if heads and architecture == "llama":  # `permute` of llama.cpp's convert_hf_to_gguf.py
-            array = array.reshape(heads, 2, len(array) // heads // 2, -1).swapaxes(1, 2).reshape(array.shape)
-        writer.add_tensor(str(names.get_name(name, (".weight", ".bias"))), np.ascontiguousarray(array))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
 @pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
 def test_a_gguf_file_is_read_as_the_folder_that_it_was_made_from(case: Case, tmp_path: Path) -> None:
     model = case.model()
     right_shape, right = open_decoder(reference.save(model, tmp_path))
-    checkpoint = GgufCheckpoint(GgufFile(write(tmp_path / "model.gguf", model, case.name)))
+    checkpoint = GgufCheckpoint(GgufFile(write_gguf(tmp_path / "model.gguf", model, case.name)))
     family = family_of(checkpoint.config)
     shape = family.shape(checkpoint.config)
     found = DecoderWeights(checkpoint, family, shape)
@@ -78,7 +47,7 @@ def test_a_gguf_file_is_read_as_the_folder_that_it_was_made_from(case: Case, tmp
 
 @pytest.fixture
 def file(tmp_path: Path) -> GgufFile:
-    return GgufFile(write(tmp_path / "model.gguf", MODELS[0].model(), "llama"))
+    return GgufFile(write_gguf(tmp_path / "model.gguf", MODELS[0].model(), "llama"))
 
 
 def test_an_architecture_that_is_not_read_is_named_with_those_that_are(file: GgufFile) -> None:
