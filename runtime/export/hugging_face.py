@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bus.errors import InvalidInputError, ModelSourceError
+from runtime.graphs.decoder.weights import store_of
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.gguf import GgufCheckpoint
+from runtime.graphs.families.known import family_of, text_model
 from runtime.repository import CatalogEntry, Repository
 from runtime.repository.catalog import LICENSE_FOLDER, RawFile, RawSource
 from runtime.repository.download import sha256_of
@@ -81,7 +83,8 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
         options: Choices.
 
     Raises:
-        InvalidInputError: No folder of a model, or an id that cannot be one.
+        InvalidInputError: No folder of a model, an id that cannot be one, or no such quantisation.
+        ModelUnsupportedError: A family that is not built here.
         ModelSourceError: (mostly retryable) the hub does not have it or does not answer.
         ModelCorruptError: `config.json` cannot be read.
     """
@@ -120,6 +123,9 @@ def _kind(found: _Place, options: BuildOptions) -> _Kind:
         return _Kind("runtime.export.bert_folder:build", ("text", "text"), {}, {}, "none")
     chosen = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
     limits = {"context_tokens": options.context_tokens}
+    # Before anything large is downloaded or copied.
+    family_of(text_model(found.config))
+    store_of(options.quantisation)
     recipe = "runtime.export.gguf:build" if found.source.endswith(".gguf") else "runtime.export.chat_folder:build"
     return _Kind(recipe, ("text", "text"), limits, chosen, options.quantisation)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.contracts import ModelManifest
-from bus.errors import InvalidInputError, ModelSourceError
+from bus.errors import InvalidInputError, ModelSourceError, ModelUnsupportedError
 from runtime.export.hugging_face import BuildOptions, entry_of
 from runtime.repository import Catalog, Repository
 from tests.runtime.export.folders import chat_folder
@@ -64,6 +64,18 @@ def test_a_repository_without_a_model_is_refused(hub: Hub, tmp_path: Path) -> No
     hub.listing = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "README.md"}]}).encode()
     with pytest.raises(ModelSourceError, match=r"config\.json"):
         build("hf://tiny/Chat", tmp_path)
+
+
+def test_a_family_that_is_not_built_is_refused_before_its_weights_are_downloaded(
+    folder: Path, hub: Hub, tmp_path: Path
+) -> None:
+    hub.folder = tmp_path / "other"
+    hub.folder.mkdir()
+    (hub.folder / "config.json").write_text('{"model_type": "mamba"}')
+    (hub.folder / "model.safetensors").write_bytes(b"large")
+    with pytest.raises(ModelUnsupportedError, match=r"'mamba'.*qwen3"):
+        build("hf://tiny/Chat", tmp_path)
+    assert not any("safetensors" in path for path in hub.asked)
 
 
 def test_a_hub_that_does_not_answer_may_answer_later(monkeypatch: pytest.MonkeyPatch, hub: Hub, tmp_path: Path) -> None:
