@@ -106,6 +106,7 @@ class GraphCache:
                     _write(place, save)
                     found = self.find(key)
                     self._prune(place)
+                    self._sweep(key)
                 return found
         except (OSError, OmnibusError) as error:
             log.warning("the optimised graph of %s@%s is not kept: %s", key.model, key.version, error)
@@ -141,6 +142,15 @@ class GraphCache:
         same = [one for one in place.parent.iterdir() if one.is_dir() and one.name.rpartition("-")[0] == stem]
         for old in sorted(same, key=lambda one: one.stat().st_mtime_ns, reverse=True)[_KEEP:]:
             shutil.rmtree(old, ignore_errors=True)
+
+    def _sweep(self, key: GraphKey) -> None:
+        """Remove graphs of versions that are not installed any more, where it is known what is."""
+        models = key.folder.parent.parent
+        if self._folder is not None:
+            return
+        for version in self._root(key.folder).glob("*/*"):
+            if not (models / version.parent.name / version.name).exists():
+                shutil.rmtree(version, ignore_errors=True)
 
 
 _cache: GraphCache | None = GraphCache()

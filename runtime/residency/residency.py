@@ -66,11 +66,7 @@ class Residency:
             self._all.append(self._current[name])
 
     def refs(self, name: str) -> tuple[str, ...]:
-        """What a model of that name is made of now.
-
-        Raises:
-            ModelNotFoundError: Nothing of that name was added.
-        """
+        """What a model of that name is made of now; `ModelNotFoundError` where nothing of that name was added."""
         with self._lock:
             return self._entry(name).source.refs
 

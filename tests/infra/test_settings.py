@@ -21,6 +21,18 @@ def test_every_problem_is_told_at_once(monkeypatch: pytest.MonkeyPatch):
     assert "OMNIBUS_PORT" in caught.value.message
 
 
+def test_memory_is_read_as_people_write_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMNIBUS_MODEL_MEMORY", "1.5GB")
+    monkeypatch.setenv("OMNIBUS_PINNED", "generate, text.embed,")
+    settings = load_settings()
+    assert settings.model_memory == 1_500_000_000
+    assert settings.pinned_models == ("generate", "text.embed")
+    monkeypatch.setenv("OMNIBUS_MODEL_MEMORY", "a lot")
+    monkeypatch.setenv("OMNIBUS_DEVICE", "abacus")
+    with pytest.raises(StackConfigError, match=r"OMNIBUS_MODEL_MEMORY.*OMNIBUS_DEVICE|OMNIBUS_DEVICE.*MODEL_MEMORY"):
+        load_settings()
+
+
 def test_the_command_line_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMNIBUS_PORT", "9000")
     assert load_settings(port=9001).port == 9001

@@ -203,6 +203,13 @@ def test_graphs_of_the_past_are_removed_but_the_newest_three(tmp_path: Path) -> 
     assert [cache.find(key) is not None for key in keys] == [False, False, True, True, True]
 
 
+def test_graphs_of_versions_that_somebody_deleted_go_with_the_next_one_that_is_kept(tmp_path: Path) -> None:
+    check(install(tmp_path))
+    shutil.rmtree(tmp_path / "tiny" / "1")
+    check(install(tmp_path, version="2"))
+    assert [entry.parent.name for entry in entries(tmp_path)] == ["2"]
+
+
 def test_a_folder_that_cannot_be_written_costs_the_cache_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
