@@ -90,26 +90,49 @@ def decode_track(
     """One sound track of an open file; see `decode`."""
     if stream.codec_context is None:
         raise MediaUnsupportedError("the file's sound is of a codec that is not known here")
-    claimed_s = claimed_seconds(container, stream)
-    check_seconds(_counted_seconds(container, stream, limits) if claimed_s is None else claimed_s, limits)
+    expected_s = claimed_seconds(container, stream)
+    if expected_s is None:
+        expected_s = _counted_seconds(container, stream, limits)
+    check_seconds(expected_s, limits)
     most = int(limits.max_seconds * sample_rate_hz)
-    parts: list[Samples] = []
-    held = 0
+    held = _Held(int((expected_s + 1.0) * sample_rate_hz))
     try:
         for part in _resampled(container, stream, sample_rate_hz):
-            held += len(part)
-            if held > most:
-                check_seconds(held / sample_rate_hz, limits)
-            parts.append(part)
+            held.add(part)
+            if held.count > most:
+                check_seconds(held.count / sample_rate_hz, limits)
     except MediaError:
         raise
     except (av.error.FFmpegError, ValueError) as error:
         raise MediaUnreadableError(f"the audio could not be decoded ({error})") from error
-    if not held:
+    if not held.count:
         raise MediaUnreadableError("the audio holds no sound that can be decoded: it is truncated or corrupt")
-    whole = np.concatenate(parts)
-    np.nan_to_num(whole, copy=False)  # float formats can hold what is no number
-    return np.clip(whole, -1.0, 1.0, out=whole)
+    return held.samples()
+
+
+class _Held:
+    """Samples as they come, in one place: an hour of sound is held once, not in pieces and again as a whole.
+
+    Args:
+        expected: How many there will be, about; memory that is never written costs nothing.
+    """
+
+    def __init__(self, expected: int) -> None:
+        self._room = np.empty(max(1, expected), np.float32)
+        self.count = 0
+
+    def add(self, part: Samples) -> None:
+        end = self.count + len(part)
+        if end > len(self._room):  # the file is longer than it says
+            more = np.empty(max(end, 2 * len(self._room)), np.float32)
+            more[: self.count] = self._room[: self.count]
+            self._room = more
+        # Float formats can hold what is no number.
+        np.clip(np.nan_to_num(part), -1.0, 1.0, out=self._room[self.count : end])
+        self.count = end
+
+    def samples(self) -> Samples:
+        return self._room[: self.count]
 
 
 def claimed_seconds(container: InputContainer, stream: AudioStream) -> float | None:

@@ -70,16 +70,12 @@ class VoiceActivity:
             float32 (step,) in [0, 1].
         """
         steps = -(-len(samples) // STEP)
-        padded = np.zeros(_CONTEXT + steps * STEP, np.float32)
-        padded[_CONTEXT : _CONTEXT + len(samples)] = samples
-        # Each row is the last 64 samples of the step before it and the 512 of its own.
-        rows = np.lib.stride_tricks.sliding_window_view(padded, _CONTEXT + STEP)[::STEP] if steps else padded[:0]
         hidden = cell = np.zeros((1, 1, _STATE), np.float32)
         found = [np.zeros(0, np.float32)]
         for start in range(0, steps, _STEPS_PER_RUN):
-            piece = np.ascontiguousarray(rows[start : start + _STEPS_PER_RUN])
+            rows = _rows(samples, start, min(steps, start + _STEPS_PER_RUN))
             speech, hidden, cell = self._session.run(
-                {"input": piece, "h": hidden, "c": cell}, ["speech_probs", "hn", "cn"]
+                {"input": rows, "h": hidden, "c": cell}, ["speech_probs", "hn", "cn"]
             )
             found.append(speech)
         return np.concatenate(found)
@@ -91,6 +87,16 @@ class VoiceActivity:
             samples: float32 (sample,), mono, 16 kHz, in [-1, 1].
         """
         return voiced_segments(self.probabilities(samples), len(samples) / SAMPLE_RATE_HZ, self._config)
+
+
+def _rows(samples: NDArray[np.float32], start: int, end: int) -> NDArray[np.float32]:
+    """Steps of a clip, (step, sample): each is the last 64 samples of the one before it and 512 of its own."""
+    padded = np.zeros(_CONTEXT + (end - start) * STEP, np.float32)
+    first = start * STEP - _CONTEXT
+    kept = samples[max(0, first) : end * STEP]
+    begin = max(0, -first)
+    padded[begin : begin + len(kept)] = kept
+    return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(padded, _CONTEXT + STEP)[::STEP])
 
 
 def voiced_segments(

@@ -153,7 +153,8 @@ class Whisper:
             cancelled: Asked before every token; when it says yes, what there is so far is returned.
 
         Raises:
-            InvalidInputError: An unknown language, too many samples, or words of a model that has no times for them.
+            InvalidInputError: An unknown language, too many samples or such that are no sound, or words of a model that
+                has no times for them.
         """
         self._check(samples, language, words)
         if np.abs(samples).max(initial=0.0) < _INAUDIBLE:
@@ -181,6 +182,11 @@ class Whisper:
 
     def _check(self, samples: NDArray[np.float32], language: str | None, words: bool) -> None:
         self.check_language(language)
+        if samples.ndim != 1 or samples.dtype != np.float32 or not np.isfinite(samples).all():
+            raise InvalidInputError(
+                f"sound is finite float32 (sample,), not {samples.dtype} {samples.shape}"
+                + (" with values that are no numbers" if samples.dtype.kind == "f" else "")
+            )
         if len(samples) > self.window_samples:
             raise InvalidInputError(f"{len(samples)} samples are more than the window of {self.window_samples}")
         if words and self._open_aligner is None:

@@ -187,3 +187,21 @@ def test_samples_that_are_no_numbers_become_sound_within_its_range(value: float)
     assert np.isfinite(samples).all()
     assert np.abs(samples).max() <= 1.0
     assert loudest_hz(samples[2000:], 16_000) == pytest.approx(440, abs=2)
+
+
+def test_long_sound_is_held_once() -> None:
+    file = wav(tone(440, 300, 8_000), 8_000)
+    decode(file[: len(file) // 100], LIMITS)
+    tracemalloc.start()
+    samples = decode(file, LIMITS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(samples) == pytest.approx(300 * 16_000, abs=40)
+    assert peak < 1.3 * samples.nbytes
+
+
+def test_a_file_that_is_longer_than_its_head_says_is_heard_to_its_end() -> None:
+    data = bytearray(wav(tone(440, 20.0, 8_000), 8_000))
+    data[40:44] = b"\xff\xff\xff\xff"
+    data[4:8] = b"\xff\xff\xff\xff"
+    assert len(decode(bytes(data), LIMITS)) == pytest.approx(320_000, abs=40)

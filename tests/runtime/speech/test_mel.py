@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from transformers import WhisperFeatureExtractor
 
 from runtime.speech.mel import log_mel
 from tests.made.sounds import tone
@@ -84,3 +85,15 @@ def test_silence_is_flat_and_finite() -> None:
     mel = log_mel(np.zeros(RATE, np.float32), frames=100)
     assert np.isfinite(mel).all()
     assert np.ptp(mel) == 0
+
+
+@pytest.mark.parametrize("mels", [80, 128])
+@pytest.mark.parametrize("seconds", [1 / RATE, 0.9, 7.3, 30.0, 31.5])
+def test_frames_are_the_reference_implementations_within_a_ten_thousandth(seconds: float, mels: int) -> None:
+    rng = np.random.default_rng(7)
+    count = round(seconds * RATE)
+    samples = (tone(700, 40.0, RATE, 0.3)[:count] + 0.05 * rng.standard_normal(count)).astype(np.float32)
+    make: Any = WhisperFeatureExtractor
+    reference = make(feature_size=mels)
+    expected = reference(samples, sampling_rate=RATE, return_tensors="np")["input_features"][0]
+    assert np.abs(log_mel(samples[: 30 * RATE], frames=3000, mels=mels) - expected).max() < 1e-4

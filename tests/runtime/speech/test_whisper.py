@@ -109,3 +109,18 @@ def test_a_cancelled_run_stops_before_the_next_token(whisper: Whisper, sentence:
 def test_more_than_a_window_is_refused(whisper: Whisper) -> None:
     with pytest.raises(InvalidInputError, match="480000"):
         whisper.transcribe(np.zeros(31 * RATE, np.float32))
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        np.full(RATE, np.nan, np.float32),
+        np.array([0.1, np.inf], np.float32),
+        np.zeros(RATE, np.float64),
+        np.zeros((2, RATE), np.float32),
+    ],
+    ids=["not numbers", "infinite", "float64", "stereo"],
+)
+def test_what_is_no_sound_is_refused(whisper: Whisper, samples: NDArray[np.float32]) -> None:
+    with pytest.raises(InvalidInputError, match="sound is"):
+        whisper.transcribe(samples)
