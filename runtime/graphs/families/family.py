@@ -95,7 +95,12 @@ def llama_like(config: ModelConfig, layers: tuple[Block, ...], **choices: Any) -
         config: The configuration.
         layers: The layers.
         choices: What else the shape is, or is instead.
+
+    Raises:
+        ModelUnsupportedError: Weights that are quantised already, or an activation that is not known.
+        ModelCorruptError: Values that are missing or make no sense.
     """
+    config.refuse("quantization_config")
     heads = config.size("num_attention_heads")
     sizes: dict[str, Any] = {
         "hidden": config.size("hidden_size"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bus.errors import ModelUnsupportedError
-from runtime.graphs.families import gemma, llama, mistral, phi, phi3, qwen
+from runtime.graphs.families import gemma, llama, mistral, phi, phi3, qwen, smollm3
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.family import Family
 
@@ -18,6 +18,7 @@ FAMILIES = (
     gemma.GEMMA3,
     phi.FAMILY,
     phi3.FAMILY,
+    smollm3.FAMILY,
 )
 
 

@@ -87,5 +87,8 @@ CASES = (
                         "hidden_size": 128}),
     Case("phi3", "Phi3", {"rope_parameters": _LONGROPE, "head_dim": 32, "hidden_size": 128,
                           "original_max_position_embeddings": CONTEXT}),
+    Case("smollm3", "SmolLM3", {"no_rope_layers": [1, 0, 1], "tie_word_embeddings": False}),
+    Case("smollm3 with windows", "SmolLM3", {
+        "no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": WINDOW}, table=0.3),
     Case("phi3 with windows", "Phi3", {"sliding_window": WINDOW}),
 )  # fmt: skip

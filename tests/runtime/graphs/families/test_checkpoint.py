@@ -99,6 +99,7 @@ def test_a_configuration_that_lies_about_its_sizes_is_refused(values: dict[str, 
         ({"model_type": "mamba"}, "'mamba'", "qwen3"),
         ({"rope_parameters": {"rope_type": "spiral"}}, "'spiral'", "llama3"),
         ({"hidden_act": "snake"}, "'snake'", "silu"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config", "gptq"),
     ],
 )
 def test_what_is_not_built_here_is_named_with_what_is(

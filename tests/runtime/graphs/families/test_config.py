@@ -32,6 +32,11 @@ QWEN_25_05B = {
     "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768,
     "tie_word_embeddings": True, "use_sliding_window": False, "vocab_size": 151936,
 }  # fmt: skip
+SMOLLM_3 = {
+    "hidden_size": 2048, "intermediate_size": 11008, "max_position_embeddings": 65536, "model_type": "smollm3",
+    "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 4, "rope_theta": 5000000.0,
+    "no_rope_layer_interval": 4, "rms_norm_eps": 1e-06, "use_sliding_window": False, "vocab_size": 128256,
+}  # fmt: skip
 PHI_2 = {
     "hidden_act": "gelu_new", "hidden_size": 2560, "intermediate_size": 10240, "layer_norm_eps": 1e-05,
     "max_position_embeddings": 2048, "model_type": "phi", "num_attention_heads": 32, "num_hidden_layers": 32,
@@ -86,6 +91,15 @@ def test_phi_2_turns_two_fifths_of_a_head() -> None:
 def test_kinds_for_another_number_of_layers_are_refused(kinds: Any) -> None:
     with pytest.raises(ModelCorruptError, match="layer_types"):
         shape({**QWEN_25_05B, "layer_types": kinds})
+
+
+@pytest.mark.parametrize("turns", [[1, 0], "all"])
+def test_smollm_3_says_for_every_layer_whether_it_knows_positions(turns: Any) -> None:
+    found = shape(SMOLLM_3)
+    assert [layer for layer, block in enumerate(found.blocks) if block.rotary is None] == list(range(3, 36, 4))
+    assert {block.window for block in found.blocks} == {None}
+    with pytest.raises(ModelCorruptError, match="no_rope_layers"):
+        shape({**SMOLLM_3, "no_rope_layers": turns})
 
 
 def test_a_window_that_no_size_is_given_for_is_refused() -> None:
