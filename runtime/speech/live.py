@@ -10,7 +10,7 @@ Source: Macháček, Dabre and Bojar 2023, "Turning Whisper into Real-Time Transc
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -72,7 +72,11 @@ class LiveState:
     @property
     def tail(self) -> str:
         """What may still change."""
-        return joined([word for _, _, word in self.guess], self.language)
+        return self.joined([word for _, _, word in self.guess])
+
+    def joined(self, words: Sequence[str]) -> str:
+        """Words as a text of the stream's language."""
+        return joined(words, self.language)
 
     def settle(self, count: int) -> tuple[LiveState, tuple[str, ...]]:
         """With the first words of the guess settled, and these."""
@@ -101,35 +105,45 @@ class LiveHearing:
 
     Args:
         whisper: Hears.
-        voice: Tells where somebody speaks.
         config: When words are settled.
     """
 
-    def __init__(self, whisper: Whisper, voice: VoiceActivity, config: LiveConfig | None = None) -> None:
-        self._whisper, self._voice = whisper, voice
+    def __init__(self, whisper: Whisper, config: LiveConfig | None = None) -> None:
+        self._whisper = whisper
         self.config = config or LiveConfig()
 
     def hear(
-        self, state: LiveState, samples: NDArray[np.float32], *, last: bool = False
+        self,
+        state: LiveState,
+        samples: NDArray[np.float32],
+        voice: Sequence[tuple[float, float]],
+        *,
+        last: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> tuple[LiveState, tuple[str, ...]]:
         """One hearing: what the next one needs, and the words that are settled now.
 
         Args:
             state: What the hearing before left.
             samples: float32 (sample,), mono, 16 kHz, all from `state.begun_s` on; at most a window.
+            voice: Where in the samples somebody speaks, (start, end) in seconds, in order.
             last: Whether nothing more will come.
+            cancelled: Asked before every token.
 
         Raises:
             InvalidInputError: More sound than a window, or an unknown language in the state.
         """
         held_s = len(samples) / _RATE_HZ
         end_s = state.begun_s + held_s
-        voice = self._voice.segments(samples)
         if not voice:
             state, words = state.settle(len(state.guess))
             return state.advance(end_s - self.config.margin_s), words
         heard = self._whisper.transcribe(
-            samples, language=state.language or None, words=True, prompt=self._prompt(state)
+            samples,
+            language=state.language or None,
+            words=True,
+            prompt=self._prompt(state),
+            cancelled=cancelled,
         )
         fresh = fresh_words(state, _placed(heard, state.begun_s))
         paused = held_s - voice[-1][1] >= self.config.pause_s
@@ -155,11 +169,12 @@ class LiveTranscriber:
 
     Args:
         hearing: Hears it.
+        voice: Tells where somebody speaks.
         language: Code of the language; None: it is told from the first words.
     """
 
-    def __init__(self, hearing: LiveHearing, language: str | None = None) -> None:
-        self._hearing = hearing
+    def __init__(self, hearing: LiveHearing, voice: VoiceActivity, language: str | None = None) -> None:
+        self._hearing, self._voice = hearing, voice
         self._state = LiveState(language=language or "")
         self._words: tuple[str, ...] = ()
         self._held = np.zeros(0, np.float32)
@@ -203,7 +218,7 @@ class LiveTranscriber:
 
     def _hear(self, *, last: bool) -> None:
         self._heard_s, begun_s = self._end_s, self._state.begun_s
-        self._state, words = self._hearing.hear(self._state, self._held, last=last)
+        self._state, words = self._hearing.hear(self._state, self._held, self._voice.segments(self._held), last=last)
         self._words += words
         self._held = self._held[round((self._state.begun_s - begun_s) * _RATE_HZ) :]
 

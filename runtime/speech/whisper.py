@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +31,6 @@ from runtime.speech.mel import HOP, SAMPLE_RATE_HZ, log_mel
 from runtime.speech.words import TimedText, split_words, timed_words
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tokenizers import Tokenizer
 
     from bus.contracts import ModelManifest
@@ -51,6 +51,10 @@ _STEPS = 6
 with silence to 30 s and needs some of it, but not all, and what it does not hear it need not compute."""
 
 _SILENCE_AFTER_S = 2.0
+
+
+_LOADING = threading.Lock()
+_LOADED: WeakValueDictionary[tuple[type, Path, int], Whisper] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Whisper:
 
     @classmethod
     def load(cls, repository: Repository, name: str = "whisper-base", *, threads: int = 0) -> Self:
-        """An installed model of the family `whisper`.
+        """An installed model of the family `whisper`; functions of one process share it.
 
         Args:
             repository: Where it is.
@@ -106,9 +110,17 @@ class Whisper:
             ModelNotFoundError: It is not installed.
             ModelCorruptError: Its files are damaged.
         """
-        from tokenizers import Tokenizer
-
         manifest = repository.resolve(name)
+        key = (cls, repository.folder(manifest), threads)
+        with _LOADING:
+            known = _LOADED.get(key)
+            if known is None:
+                known = _LOADED[key] = cls._opened(repository, manifest, threads)
+            return cast(Self, known)
+
+    @classmethod
+    def _opened(cls, repository: Repository, manifest: ModelManifest, threads: int) -> Self:
+        from tokenizers import Tokenizer
 
         def opened(path: Path) -> OnnxSession:
             # No spinning: the speech worker shares its cores with workers that have work while it waits.

@@ -96,4 +96,4 @@ def test_the_built_in_pipelines_compile():
 
     registry.load("functions.stages")
     names = {plan.pipeline for plan in Pipelines.load(registry, [BUILT_IN])}
-    assert names == {"chat", "transcribe", "speak", "embed", "label-space", "ocr"}
+    assert names == {"chat", "transcribe", "live", "speak", "embed", "label-space", "ocr"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -65,10 +67,13 @@ def test_the_state_stays_small_and_loses_no_word(counts: list[int]) -> None:
     assert 0 <= state.before <= len(state.recent)
 
 
+Listening = Callable[..., LiveTranscriber]
+
+
 @pytest.fixture(scope="module")
-def hearing() -> LiveHearing:
+def listening() -> Listening:
     repository = Repository()
-    return LiveHearing(Whisper.load(repository), VoiceActivity.load(repository))
+    return partial(LiveTranscriber, LiveHearing(Whisper.load(repository)), VoiceActivity.load(repository))
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +88,8 @@ def words(text: str) -> list[str]:
 
 
 @pytest.mark.models
-def test_live_text_only_grows_and_ends_as_the_whole_clip(hearing: LiveHearing, talk: NDArray[np.float32]) -> None:
-    live, before, early = LiveTranscriber(hearing, "en"), "", 0
+def test_live_text_only_grows_and_ends_as_the_whole_clip(listening: Listening, talk: NDArray[np.float32]) -> None:
+    live, before, early = listening("en"), "", 0
     for start in range(0, len(talk), RATE // 2):
         live.push(talk[start : start + RATE // 2])
         assert live.stable.startswith(before)
@@ -96,8 +101,8 @@ def test_live_text_only_grows_and_ends_as_the_whole_clip(hearing: LiveHearing, t
 
 
 @pytest.mark.models
-def test_a_pause_settles_what_was_said(hearing: LiveHearing, talk: NDArray[np.float32]) -> None:
-    live = LiveTranscriber(hearing)
+def test_a_pause_settles_what_was_said(listening: Listening, talk: NDArray[np.float32]) -> None:
+    live = listening()
     live.push(talk[: int(1.9 * RATE)])
     live.push(np.zeros(3 * RATE, np.float32))
     assert words(live.stable) == words(TEXT[0])
@@ -106,8 +111,8 @@ def test_a_pause_settles_what_was_said(hearing: LiveHearing, talk: NDArray[np.fl
 
 @pytest.mark.models
 @pytest.mark.parametrize("level", [0.0, 0.02])
-def test_live_silence_says_nothing_and_holds_nothing(hearing: LiveHearing, level: float) -> None:
-    live = LiveTranscriber(hearing)
+def test_live_silence_says_nothing_and_holds_nothing(listening: Listening, level: float) -> None:
+    live = listening()
     noise = (level * np.random.default_rng(1).standard_normal(60 * RATE)).astype(np.float32)
     live.push(noise)
     assert live.finish() == ""
