@@ -20,7 +20,7 @@ from functions.stages.phrases import Media, Piece, SoftTokens, Words, message_pi
 from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt
 
 if TYPE_CHECKING:
-    from runtime.generation.tokenizer import ChatTokenizer
+    from runtime.generation.tokenizer import ChatTokenizer, PromptText
     from runtime.repository import Repository
 
 _MEDIA_TOKEN = -1
@@ -132,20 +132,35 @@ class _Prompt:
 
 def _assemble(model: Fusion, messages: Sequence[Message], contents: Sequence[Sequence[Piece]]) -> _Prompt:
     """The chat template's own tokens with every message's pieces where its content belongs."""
+    from runtime.generation.tokenizer import PromptText
+
     holes = [{"role": message.role, "content": f"\ue000{place}\ue001"} for place, message in enumerate(messages)]
     # Odd members are the numbers of messages, even ones are markup.
     rendered = _HOLE.split(model.tokenizer.chat(holes))
     prompt = _Growing(model.hidden)
+    run: list[tuple[Modality, PromptText]] = []
     for place, part in enumerate(rendered):
         if place % 2 == 0:
-            prompt.add(Modality.TEXT, model.tokenizer.encode(part, markup=True))
+            run.append((Modality.TEXT, PromptText(part, markup=True)))
             continue
         for piece in _joined(contents[int(part)]):
             if isinstance(piece, Words):
-                prompt.add(piece.modality, model.tokenizer.encode(piece.text))
+                run.append((piece.modality, PromptText(piece.text)))
             else:
+                _add_words(prompt, model.tokenizer, run)
                 prompt.add_soft(piece)
+                run = []
+    _add_words(prompt, model.tokenizer, run)
     return prompt.finish()
+
+
+def _add_words(prompt: _Growing, tokenizer: ChatTokenizer, run: Sequence[tuple[Modality, PromptText]]) -> None:
+    """Add what stands between two media as one text: a word may begin in one part and end in the next."""
+    if not run:
+        return
+    ids, owners = tokenizer.encode_parts([text for _, text in run])
+    for place, (modality, _) in enumerate(run):
+        prompt.add(modality, ids[owners == place])
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,19 @@ from tokenizers import Tokenizer
 from bus.errors import InvalidInputError, ModelCorruptError
 
 _BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """A text of a prompt.
+
+    Attributes:
+        text: Any text.
+        markup: Whether control tokens in it are control tokens; what a user writes is none.
+    """
+
+    text: str
+    markup: bool = False
 
 
 class ChatTokenizer:
@@ -56,6 +70,38 @@ class ChatTokenizer:
         """
         encoding = (self._markup if markup else self._plain).encode(text, add_special_tokens=False)
         return np.array(encoding.ids, np.int32)
+
+    def encode_parts(self, parts: Sequence[PromptText]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Tokens of texts that stand one behind the other, as the one text that they are: tokens end where words do.
+
+        Args:
+            parts: The texts.
+
+        Returns:
+            Token ids, int32 `(token,)`, and the part that each belongs to, int64 `(token,)`.
+        """
+        whole = self._markup.encode("".join(part.text for part in parts), add_special_tokens=False)
+        starts = np.array([start for start, _ in whole.offsets], np.int64)
+        owners = np.searchsorted(np.cumsum([len(part.text) for part in parts]), starts, side="right")
+        owners = np.maximum.accumulate(owners.clip(max=len(parts) - 1))
+        if not any(
+            token in self._special and not self._is_markup(parts, *span)
+            for token, span in zip(whole.ids, whole.offsets, strict=True)
+        ):
+            return np.array(whole.ids, np.int32), owners
+        # Somebody wrote what looks like a control token; alone, a text is read as text whatever it says.
+        alone = [self.encode(part.text, markup=part.markup) for part in parts]
+        return np.concatenate(alone), np.repeat(np.arange(len(parts)), [len(ids) for ids in alone])
+
+    def _is_markup(self, parts: Sequence[PromptText], start: int, stop: int) -> bool:
+        """Whether some characters of the parts' text are markup, all of them."""
+        begin = 0
+        for part in parts:
+            end = begin + len(part.text)
+            if not part.markup and start < end and begin < stop:
+                return False
+            begin = end
+        return True
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes that a token stands for; none for a control token."""
