@@ -50,7 +50,7 @@ class ImageClassifier:
         """
         manifest = repository.resolve(name)
         labels = repository.file(manifest, "labels.txt").read_text(encoding="utf-8").split("\n")
-        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads)
+        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False)
         classes = session.outputs["logits"].shape[-1] if "logits" in session.outputs else None
         if classes != len(labels):
             raise ModelCorruptError(f"{manifest.ref} has {len(labels)} labels; its model tells {classes} classes apart")
