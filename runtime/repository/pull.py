@@ -41,7 +41,8 @@ def make(
         ModelCorruptError: Bytes that do not match their digest.
     """
     staging.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=staging, prefix=f"{entry.id}-", ignore_cleanup_errors=True) as work:
+    # An id has no @ in it, so that no other model's folder begins like this one's.
+    with tempfile.TemporaryDirectory(dir=staging, prefix=f"{entry.id}@", ignore_cleanup_errors=True) as work:
         raw, out = Path(work) / "raw", Path(work) / "out"
         raw.mkdir()
         out.mkdir()

@@ -186,11 +186,9 @@ class Repository:
         with exclusive(self._lock(entry.id)):
             if not force and (known := read_manifest(target)) is not None and _sizes_match(known, target):
                 return known
-            for stale in (self.root / ".staging").glob(f"{entry.id}-*"):
-                # Only the holder of this model's lock stages it, so whatever is there was left by a dead
-                # process; but another model's id may begin with this one's.
-                if not any(stale.name.startswith(f"{other.id}-") for other in self._longer(entry)):
-                    shutil.rmtree(stale, ignore_errors=True)
+            # Only the holder of this model's lock stages it, so whatever is there was left by a dead process.
+            for stale in (self.root / ".staging").glob(f"{entry.id}@*"):
+                shutil.rmtree(stale, ignore_errors=True)
             needs = {name: self.folder(self.resolve(name)) for name in entry.needs}
             return make(
                 entry,
@@ -201,9 +199,6 @@ class Repository:
                 needs=needs,
                 progress=progress,
             )
-
-    def _longer(self, entry: CatalogEntry) -> Iterator[CatalogEntry]:
-        return (other for other in self.catalog if other.id.startswith(f"{entry.id}-"))
 
     def _is_whole(self, entry: CatalogEntry) -> bool:
         target = self.root / entry.id / entry.version

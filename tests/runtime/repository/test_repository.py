@@ -79,11 +79,13 @@ def test_a_reader_keeps_its_files_while_a_model_is_made_again(index: IndexServer
         assert reader.read() == WEIGHTS
 
 
-def test_what_a_dead_pull_left_is_cleared(index: IndexServer, tmp_path: Path) -> None:
-    left = tmp_path / "models" / ".staging" / "tiny-dead"
+def test_what_a_dead_pull_left_is_cleared_and_no_other_models_work(index: IndexServer, tmp_path: Path) -> None:
+    left, other = (tmp_path / "models" / ".staging" / name for name in ("tiny@dead", "tiny-chat@alive"))
     left.mkdir(parents=True)
+    other.mkdir()
     repository(tmp_path).pull("tiny")
     assert not left.exists()
+    assert other.exists()
 
 
 def build_upper_case(job: BuildJob) -> Built:
