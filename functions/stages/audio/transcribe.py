@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _RATE_HZ = 16_000
 _LEAST_UNHEARD_S = 0.7
+_SHORT_S = 8.0
 
 
 class TranscribeInputs(Contract):
@@ -85,7 +86,7 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
         if heard.text:  # what is heard in noise is no language
             language = heard.language
         said = _shifted(heard.segments, start_s)
-        segments += said
+        segments += said if options.timestamps else _as_one(said)
         words += _shifted(heard.words, start_s)
         if said and said[-1].end_s > start_s + _LEAST_UNHEARD_S and (rest := _unheard(said[-1].end_s, end_s, voice)):
             waiting.insert(0, (rest, end_s))
@@ -107,6 +108,13 @@ def _shifted(found: Sequence[tuple[float, float, str]], by_s: float) -> list[Spe
     ]
 
 
+def _as_one(said: Sequence[SpeechSegment]) -> list[SpeechSegment]:
+    if not said:
+        return []
+    text = " ".join(segment.text for segment in said)
+    return [SpeechSegment(start_s=said[0].start_s, end_s=said[-1].end_s, text=text)]
+
+
 def _unheard(heard_s: float, end_s: float, voice: Sequence[tuple[float, float]]) -> float | None:
     """Where to listen again when the model stopped writing although somebody goes on speaking."""
     left = sum(max(0.0, min(until_s, end_s) - max(from_s, heard_s)) for from_s, until_s in voice)
@@ -119,7 +127,8 @@ def _listen(
     heard = context.model.transcribe(
         window,
         language=language,
-        timestamps=options.timestamps,
+        # Without times to write the model leaves out what is said again, and stops early unseen.
+        timestamps=options.timestamps or len(window) > _SHORT_S * _RATE_HZ,
         words=options.words,
         prompt=options.prompt,
         cancelled=lambda: context.cancelled,

@@ -111,6 +111,26 @@ async def test_long_sound_is_heard_in_windows_and_loses_nothing(environment: Fun
     assert starts[-2] == pytest.approx(step_s, abs=1.5)
 
 
+async def test_what_is_said_again_is_written_again(environment: FunctionEnvironment) -> None:
+    sound = np.concatenate([piece for text in (QUESTION, STORY) * 2 for piece in (said(text), pause(1.5))])
+    outputs = await transcribe(environment, wav(sound, RATE_HZ))
+    (transcript,) = outputs["transcripts"]
+    assert words(transcript["text"]) == words(f"{QUESTION} {STORY} " * 2)
+    assert len(transcript["segments"]) == 1
+
+
+async def test_words_have_their_times_in_the_clip(environment: FunctionEnvironment) -> None:
+    sound = np.concatenate([pause(3), said(QUESTION), pause(31), said(STORY)])
+    outputs = await transcribe(environment, wav(sound, RATE_HZ), words=True)
+    (transcript,) = outputs["transcripts"]
+    assert words(" ".join(word["text"] for word in transcript["words"])) == words(f"{QUESTION} {STORY}")
+    starts = [word["start_s"] for word in transcript["words"]]
+    assert starts == sorted(starts)
+    assert starts[0] == pytest.approx(3.2, abs=0.4)
+    assert starts[len(QUESTION.split())] == pytest.approx(34.2 + len(said(QUESTION)) / RATE_HZ, abs=0.5)
+    assert transcript["words"][-1]["end_s"] <= transcript["seconds"]
+
+
 async def test_an_unknown_language_is_refused(environment: FunctionEnvironment) -> None:
     with pytest.raises(InvalidInputError, match="'klingon'"):
         await transcribe(environment, wav(said(QUESTION), RATE_HZ), language="klingon")
