@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bus.contracts import ModelManifest
 from bus.errors import ModelCorruptError
+from runtime.engines.cores import threads_for
+from runtime.engines.identity import content_digest
 from runtime.engines.onnx import OnnxSession
 from runtime.repository import Repository
+from runtime.residency.shared import SharedModels
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,18 @@ class ImageClassifier:
 
     @classmethod
     def load(cls, repository: Repository, name: str, *, threads: int = 0) -> ImageClassifier:
-        """Open an installed model.
+        """Open an installed model; all who hold the same one share it.
 
         Raises:
             ModelNotFoundError: Not installed.
             ModelCorruptError: Damaged.
         """
         manifest = repository.resolve(name)
+        key = (repository.folder(manifest), content_digest(manifest), threads_for(threads))
+        return _shared.get(key, lambda: cls._open(repository, manifest, threads))
+
+    @classmethod
+    def _open(cls, repository: Repository, manifest: ModelManifest, threads: int) -> ImageClassifier:
         labels = repository.file(manifest, "labels.txt").read_text(encoding="utf-8").split("\n")
         session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False)
         classes = session.outputs["logits"].shape[-1] if "logits" in session.outputs else None
@@ -67,6 +76,9 @@ class ImageClassifier:
         """
         logits, features = self._session.run({"pixel_values": pixels}, ["logits", "embedding"])
         return Seen(_softmax(logits), features)
+
+
+_shared: SharedModels[ImageClassifier] = SharedModels()
 
 
 def _softmax(logits: NDArray[Any]) -> NDArray[np.float32]:
