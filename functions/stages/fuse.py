@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _MEDIA_TOKEN = -1
 # Stands for a message's content while the chat template is rendered, so that a user's text is never read as markup.
-_HOLE = re.compile("\ue000(\\d+)\ue001")
+# A space on each side tells whether the template trims what it is given.
+_HOLE = re.compile("( ?)\ue000(\\d+)\ue001( ?)")
 
 
 class FuseInputs(Contract):
@@ -134,16 +135,18 @@ def _assemble(model: Fusion, messages: Sequence[Message], contents: Sequence[Seq
     """The chat template's own tokens with every message's pieces where its content belongs."""
     from runtime.generation.tokenizer import PromptText
 
-    holes = [{"role": message.role, "content": f"\ue000{place}\ue001"} for place, message in enumerate(messages)]
-    # Odd members are the numbers of messages, even ones are markup.
+    holes = [{"role": message.role, "content": f" \ue000{place}\ue001 "} for place, message in enumerate(messages)]
+    # Markup, and between it three members for each message: the space before it, its number, the space behind it.
     rendered = _HOLE.split(model.tokenizer.chat(holes))
     prompt = _Growing(model.hidden)
     run: list[tuple[Modality, PromptText]] = []
     for place, part in enumerate(rendered):
-        if place % 2 == 0:
+        if place % 4 == 0:
             run.append((Modality.TEXT, PromptText(part, markup=True)))
+        if place % 4 != 2:
             continue
-        for piece in _joined(contents[int(part)]):
+        pieces = _trimmed(_joined(contents[int(part)]), before=not rendered[place - 1], behind=not rendered[place + 1])
+        for piece in pieces:
             if isinstance(piece, Words):
                 run.append((piece.modality, PromptText(piece.text)))
             else:
@@ -161,6 +164,15 @@ def _add_words(prompt: _Growing, tokenizer: ChatTokenizer, run: Sequence[tuple[M
     ids, owners = tokenizer.encode_parts([text for _, text in run])
     for place, (modality, _) in enumerate(run):
         prompt.add(modality, ids[owners == place])
+
+
+def _trimmed(pieces: list[Piece], *, before: bool, behind: bool) -> list[Piece]:
+    """A message without the space at its ends, where the template takes that away."""
+    if pieces and before and isinstance(pieces[0], Words):
+        pieces[0] = Words(pieces[0].modality, pieces[0].text.lstrip())
+    if pieces and behind and isinstance(pieces[-1], Words):
+        pieces[-1] = Words(pieces[-1].modality, pieces[-1].text.rstrip())
+    return pieces
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
