@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from bus.contracts import ModelManifest
+from bus.errors import ModelNotFoundError
 from infra.cli.aliases import alias
 from infra.cli.model_progress import bars
 from infra.cli.models_build import build
@@ -36,28 +39,39 @@ def pull(names: tuple[str, ...], force: bool) -> None:
 
 @models.command()
 def ls() -> None:
-    """List what is installed and what the catalog offers."""
-    repository = Repository()
-    installed = {one.id: one for one in repository.list()}
-    rows = []
+    """List what is installed, every version of it, and what the catalog offers."""
+    titles = ("MODEL", "VERSION", "NAMES", "SETS", "LICENCE", "SIZE MB", "MEMORY MB", "SUMMARY")
+    print_table(titles, _rows(Repository()))
+
+
+def _rows(repository: Repository) -> Iterator[tuple[str, ...]]:
+    installed = repository.list()
+    names = _names(repository)
     for entry in repository.catalog:
-        here = installed.pop(entry.id, None)
-        rows.append(
-            (
-                entry.id,
-                here.version if here else entry.version,
-                ", ".join(entry.aliases),
-                ", ".join(entry.sets),
-                entry.license,
-                _size(here) if here else "not pulled",
-                entry.summary,
-            )
-        )
-    rows += [
-        (one.id, one.version, ", ".join(one.aliases), "", one.license, _size(one), "not in the catalog")
-        for one in installed.values()
-    ]
-    print_table(("MODEL", "VERSION", "ALIASES", "SETS", "LICENCE", "SIZE MB", "SUMMARY"), rows)
+        versions = [one for one in installed if one.id == entry.id]
+        sets = ", ".join(entry.sets)
+        if not versions:
+            names_here = ", ".join(entry.aliases)
+            yield entry.id, entry.version, names_here, sets, entry.license, "not pulled", "", entry.summary
+        for one in versions:
+            known = ", ".join(names.get(one.ref, ()))
+            yield one.id, one.version, known, sets, one.license, _size(one), _memory(one), entry.summary
+    known_ids = {entry.id for entry in repository.catalog}
+    for one in installed:
+        if one.id not in known_ids:
+            known = ", ".join(names.get(one.ref, ()))
+            yield one.id, one.version, known, "", one.license, _size(one), _memory(one), "not in the catalog"
+
+
+def _names(repository: Repository) -> dict[str, list[str]]:
+    """What each installed version is called besides its id: the catalog's and its own aliases, and the deployer's."""
+    wanted = {alias for entry in repository.catalog for alias in entry.aliases}
+    wanted |= {alias for one in repository.list() for alias in one.aliases} | set(repository.aliases.read())
+    names: dict[str, list[str]] = {}
+    for name in sorted(wanted):
+        with suppress(ModelNotFoundError):
+            names.setdefault(repository.resolve(name).ref, []).append(name)
+    return names
 
 
 @models.command()
@@ -99,6 +113,10 @@ def pull_set(name: str, root: Path | None = None) -> None:
     """Pull a model or a set with progress bars; what is here already costs nothing."""
     with bars() as on_step:
         Repository(root).pull(name, on_step)
+
+
+def _memory(manifest: ModelManifest) -> str:
+    return "" if manifest.memory_nbytes is None else f"{manifest.memory_nbytes / 1e6:.0f}"
 
 
 def _size(manifest: ModelManifest) -> str:

@@ -101,3 +101,20 @@ def test_the_command_gives_and_takes_names(models: Repository, monkeypatch: pyte
     assert "give a TARGET or --remove" in run("answer-model")
     assert "nothing of its own" in run("answer-model", "--remove")
     assert models.aliases.read() == {}
+
+
+def test_the_list_tells_every_version_its_names_and_its_memory(
+    models: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIBUS_MODELS", str(models.root))
+    models.alias("answer-model", "tiny@1")
+    models.alias("gone", "tiny@2")
+    models.remember_memory(models.resolve("tiny@1"), 12_000_000)
+    models.remove("tiny@2")
+    install(models.root, version="10")
+    output = CliRunner().invoke(command, ["ls"], catch_exceptions=False).output
+    rows = [line.split() for line in output.splitlines() if line.startswith("tiny ")]
+    assert rows == [
+        ["tiny", "1", "answer-model", "MIT", "0.0", "12", "not", "in", "the", "catalog"],
+        ["tiny", "10", "MIT", "0.0", "not", "in", "the", "catalog"],
+    ]
