@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ NO_TIMESTAMPS, END = 50363, 50257
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """What a window is tried with, one after the other, until its text can be believed."""
 
-_MOST_REPETITIVE, _LEAST_CERTAIN = 2.4, -1.0
+# Where the published decoder does not believe a text, and where it gives up on a window.
+_MOST_REPETITIVE, _LEAST_CERTAIN, _SILENCE = 2.4, -1.0, 0.6
+
 _NEVER = -np.inf
 
 
@@ -79,13 +82,20 @@ class WritingRules:
 
 
 class Decoding:
-    """The decoder's state of one window: its cache, written in place, and how far it is."""
+    """The decoder's state of some windows: a cache, written in place, and how far it is, for all rows the same.
+
+    Args:
+        decoder: The graph of `runtime.graphs.whisper.decoder_graph`.
+        dims: Sizes of the model.
+        cross: What the encoder made of the windows, a row each.
+    """
 
     def __init__(self, decoder: OnnxSession, dims: Mapping[str, int], cross: Mapping[str, Array]) -> None:
-        shape = (1, dims["heads"], dims["context"], dims["hidden"] // dims["heads"])
+        self.rows = len(next(iter(cross.values())))
+        shape = (self.rows, dims["heads"], dims["context"], dims["hidden"] // dims["heads"])
         self._context, self._at = dims["context"], 0
-        self._logits = np.empty((1, dims["vocabulary"]), np.float32)
-        self._last, self._total = np.zeros(1, np.int32), np.zeros((), np.int32)
+        self._logits = np.empty((self.rows, dims["vocabulary"]), np.float32)
+        self._last, self._total = np.zeros(self.rows, np.int32), np.zeros((), np.int32)
         self._binding = decoder.bind()
         for name, array in cross.items():
             self._binding.input(name, array)
@@ -100,55 +110,137 @@ class Decoding:
         """Tokens that still fit."""
         return self._context - self._at
 
-    def step(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Add tokens; returns the logits of the next one, float32 (vocabulary,), valid until the next step."""
-        positions = np.arange(self._at, self._at + len(tokens), dtype=np.int64)[None]
-        self._at += len(tokens)
-        self._last[0], self._total[...] = self._at - 1, self._at
-        self._binding.input("tokens", np.asarray([tokens], np.int64)).input("positions", positions)
+    def step(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Add as many tokens to each row; returns the logits of the next ones, valid until the next step.
+
+        Returns:
+            float32 (row, vocabulary).
+        """
+        ids = np.asarray(tokens, np.int64)
+        places = np.arange(self._at, self._at + ids.shape[1], dtype=np.int64)
+        self._at += ids.shape[1]
+        self._last[:], self._total[...] = self._at - 1, self._at
+        positions = np.ascontiguousarray(np.broadcast_to(places, ids.shape))
+        self._binding.input("tokens", ids).input("positions", positions)
         self._binding.run()
-        logits: NDArray[np.float32] = self._logits[0]
-        return logits
+        return self._logits
 
     def rewind(self) -> None:
         """Forget every token."""
         self._at = 0
 
 
+class _Row:
+    """One window on its way."""
+
+    def __init__(self, rules: WritingRules, temperature: float) -> None:
+        self._rules, self._temperature = rules, temperature
+        self._dice = np.random.default_rng(0)
+        self._tokens: list[int] = []
+        self._certainty: list[float] = []
+        self._looped = self.done = False
+
+    def add(self, logits: NDArray[np.float32]) -> int:
+        """The next token of the row; its end, as often as it is asked for, once it is done."""
+        if self.done:
+            return END
+        self._rules.apply(logits, self._tokens)
+        token = _chosen(logits, self._temperature, self._dice)
+        self._certainty.append(float(logits[token] - log_sum(logits)))
+        if token == END:
+            self.done = True
+            return END
+        self._tokens.append(token)
+        if (kept := without_loop(self._tokens)) is not None:
+            self._tokens = self._tokens[:kept]
+            self._looped = self.done = True
+        return token
+
+    def written(self) -> Written:
+        repetition = float("inf") if self._looped else compression(self._rules.text(self._tokens))
+        return Written(self._tokens, sum(self._certainty) / max(1, len(self._certainty)), repetition)
+
+
 def write(
     decoding: Decoding,
-    prompt: Sequence[int],
+    prompts: Sequence[Sequence[int]],
     rules: WritingRules,
     temperature: float,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Written:
-    """Write down a window once.
+) -> list[Written]:
+    """Write down windows once.
 
     Args:
         decoding: Gets the tokens; it begins anew.
-        prompt: What stands before the text.
+        prompts: What stands before the text, by row, as many tokens in each.
         rules: What may be written.
         temperature: 0: always the likeliest token; else drawn, the same way in every run.
         cancelled: Asked before every token; when it says yes, what there is so far is returned.
     """
     decoding.rewind()
-    dice = np.random.default_rng(0)
-    logits = decoding.step(prompt)
-    tokens: list[int] = []
-    certainty, looped = list[float](), False
+    rows = [_Row(rules, temperature) for _ in prompts]
+    logits = decoding.step(prompts)
     while decoding.room and not cancelled():
-        rules.apply(logits, tokens)
-        token = _chosen(logits, temperature, dice)
-        certainty.append(float(logits[token] - log_sum(logits)))
-        if token == END:
+        tokens = [row.add(logits[index]) for index, row in enumerate(rows)]
+        if all(row.done for row in rows):
             break
-        tokens.append(token)
-        if (kept := without_loop(tokens)) is not None:
-            tokens, looped = tokens[:kept], True
-            break
-        logits = decoding.step([token])
-    repetition = float("inf") if looped else compression(rules.text(tokens))
-    return Written(tokens, sum(certainty) / max(1, len(certainty)), repetition)
+        logits = decoding.step([[token] for token in tokens])
+    return [row.written() for row in rows]
+
+
+def write_believably(
+    decoding: Decoding,
+    prompts: Sequence[Sequence[int]],
+    rules: WritingRules,
+    silence: Sequence[float],
+    alone: Callable[[int], Decoding],
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[list[int]]:
+    """Write down windows, each again with more chance while its text cannot be believed.
+
+    Args:
+        decoding: Of all rows.
+        prompts: What stands before the text, by row, as many tokens in each.
+        rules: What may be written.
+        silence: How likely nobody speaks, by row.
+        alone: A decoding of one row.
+        cancelled: Asked before every token.
+
+    Returns:
+        Tokens by row; none where nobody speaks.
+    """
+    together = write(decoding, prompts, rules, TEMPERATURES[0], cancelled)
+    return [
+        _believed(written, quiet, partial(_again, row, prompts[row], rules, alone, cancelled), cancelled)
+        for row, (written, quiet) in enumerate(zip(together, silence, strict=True))
+    ]
+
+
+def _again(
+    row: int,
+    prompt: Sequence[int],
+    rules: WritingRules,
+    alone: Callable[[int], Decoding],
+    cancelled: Callable[[], bool],
+) -> Iterator[Written]:
+    decoding = alone(row)
+    for temperature in TEMPERATURES[1:]:
+        yield from write(decoding, [prompt], rules, temperature, cancelled)
+
+
+def _believed(
+    first: Written, silence: float, again: Callable[[], Iterator[Written]], cancelled: Callable[[], bool]
+) -> list[int]:
+    def nothing(written: Written) -> bool:
+        """It hears nothing and does not believe what it wrote."""
+        return silence > _SILENCE and written.certainty < _LEAST_CERTAIN
+
+    def tries() -> Iterator[Written]:
+        yield first
+        yield from again()
+
+    taken = best(tries(), hopeless=lambda one: nothing(one) or cancelled())
+    return [] if nothing(taken) else taken.tokens
 
 
 def best(tries: Iterable[Written], *, hopeless: Callable[[Written], bool]) -> Written:

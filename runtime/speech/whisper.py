@@ -16,17 +16,7 @@ from bus.errors import InvalidInputError
 from runtime.engines.onnx import OnnxSession
 from runtime.speech import timestamps as stamps
 from runtime.speech.alignment import token_starts
-from runtime.speech.decoding import (
-    END,
-    NO_TIMESTAMPS,
-    TEMPERATURES,
-    Decoding,
-    WritingRules,
-    Written,
-    best,
-    log_sum,
-    write,
-)
+from runtime.speech.decoding import END, NO_TIMESTAMPS, Decoding, WritingRules, log_sum, write_believably
 from runtime.speech.mel import HOP, SAMPLE_RATE_HZ, log_mel
 from runtime.speech.words import TimedText, split_words, timed_words
 
@@ -39,9 +29,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 START, TRANSCRIBE, PREVIOUS, NO_SPEECH = 50258, 50359, 50361, 50362
-
-# Where the published decoder gives up on a window, too.
-_SILENCE, _CERTAINTY = 0.6, -1.0
 
 _INAUDIBLE = 1e-4
 """Quieter than this, 80 dB below full scale, there is nothing to hear; the model would write "you"."""
@@ -168,20 +155,36 @@ class Whisper:
             InvalidInputError: An unknown language, too many samples or such that are no sound, or words of a model that
                 has no times for them.
         """
-        self._check(samples, language, words)
-        if np.abs(samples).max(initial=0.0) < _INAUDIBLE:
-            return Heard("", language or "", ())
-        cross = self._listened(samples)
-        tokens, spoken = self._written(cross, language, timestamps, prompt, cancelled)
-        seconds = len(samples) / SAMPLE_RATE_HZ
-        said = [(start_s, end_s, self._text(part)) for start_s, end_s, part in stamps.segments(tokens, seconds)]
-        text = [token for token in tokens if token < END]
-        return Heard(
-            self._text(text),
-            self._languages[spoken],
-            tuple(segment for segment in said if segment[2]),
-            self._words(text, spoken, cross, len(samples)) if words and text else (),
-        )
+        return self.transcribe_many(
+            [samples], language=language, timestamps=timestamps, words=words, prompt=prompt, cancelled=cancelled
+        )[0]
+
+    def transcribe_many(
+        self,
+        windows: Sequence[NDArray[np.float32]],
+        *,
+        language: str | None = None,
+        timestamps: bool = False,
+        words: bool = False,
+        prompt: str = "",
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[Heard]:
+        """Write down several windows together, each as `transcribe` does alone.
+
+        All are heard as long as the longest one needs, and decoded until the last one ends: on a processor with few
+        cores that saves a tenth at best, so it is worth it where a step costs the same for many rows.
+        """
+        for samples in windows:
+            self._check(samples, language, words)
+        audible = [index for index, samples in enumerate(windows) if np.abs(samples).max(initial=0.0) >= _INAUDIBLE]
+        heard = [Heard("", language or "", ())] * len(windows)
+        if not audible:
+            return heard
+        cross = self._listened([windows[index] for index in audible])
+        found = self._written(cross, language, timestamps, prompt, cancelled)
+        for row, (index, (tokens, spoken)) in enumerate(zip(audible, found, strict=True)):
+            heard[index] = self._heard(tokens, spoken, len(windows[index]), _row(cross, row) if words else None)
+        return heard
 
     def check_language(self, language: str | None) -> None:
         """Refuse a language that the model does not know; None is fine.
@@ -204,12 +207,13 @@ class Whisper:
         if words and self._open_aligner is None:
             raise InvalidInputError(f"model {self.ref} does not know when words are said; ask for segments")
 
-    def _listened(self, samples: NDArray[np.float32]) -> Mapping[str, Array]:
+    def _listened(self, windows: Sequence[NDArray[np.float32]]) -> Mapping[str, Array]:
         step = self._dims["frames"] // _STEPS
-        needed = (len(samples) / SAMPLE_RATE_HZ + _SILENCE_AFTER_S) * SAMPLE_RATE_HZ / (2 * HOP * step)
+        longest_s = max(len(samples) for samples in windows) / SAMPLE_RATE_HZ
+        needed = (longest_s + _SILENCE_AFTER_S) * SAMPLE_RATE_HZ / (2 * HOP * step)
         frames = step * min(_STEPS, max(2, int(np.ceil(needed))))
-        mel = log_mel(samples, frames=2 * frames, mels=self._dims["mels"])
-        return dict(zip(self._encoder.outputs, self._encoder.run({"mel": mel[None]}), strict=True))
+        mels = np.stack([log_mel(samples, frames=2 * frames, mels=self._dims["mels"]) for samples in windows])
+        return dict(zip(self._encoder.outputs, self._encoder.run({"mel": mels}), strict=True))
 
     def _written(
         self,
@@ -218,22 +222,35 @@ class Whisper:
         timestamps: bool,
         prompt: str,
         cancelled: Callable[[], bool],
-    ) -> tuple[list[int], int]:
-        """Tokens of the text, none where nobody speaks, and the token of the language."""
+    ) -> list[tuple[list[int], int]]:
+        """Tokens of the texts, none where nobody speaks, and the tokens of the languages."""
         decoding = Decoding(self._decoder, self._dims, cross)
-        first = decoding.step([START])
-        silence = float(np.exp(first[NO_SPEECH] - log_sum(first)))
-        spoken = self._language(first) if language is None else self._codes[language]
-        begin = [*self._previous(prompt), START, spoken, TRANSCRIBE, *([] if timestamps else [NO_TIMESTAMPS])]
+        first = decoding.step([[START]] * decoding.rows)
+        silence = [float(np.exp(row[NO_SPEECH] - log_sum(row))) for row in first]
+        spoken = [self._language(row) if language is None else self._codes[language] for row in first]
+        end = [TRANSCRIBE] if timestamps else [TRANSCRIBE, NO_TIMESTAMPS]
+        begins = [[*self._previous(prompt), START, one, *end] for one in spoken]
         rules = WritingRules(self._suppress, self._suppress_first, timestamps, self._text)
+        texts = write_believably(
+            decoding,
+            begins,
+            rules,
+            silence,
+            lambda row: Decoding(self._decoder, self._dims, _row(cross, row)),
+            cancelled,
+        )
+        return list(zip(texts, spoken, strict=True))
 
-        def nothing(written: Written) -> bool:
-            """It hears nothing and does not believe what it wrote."""
-            return silence > _SILENCE and written.certainty < _CERTAINTY
-
-        tries = (write(decoding, begin, rules, temperature, cancelled) for temperature in TEMPERATURES)
-        written = best(tries, hopeless=lambda one: nothing(one) or cancelled())
-        return ([] if nothing(written) else written.tokens), spoken
+    def _heard(self, tokens: list[int], spoken: int, samples: int, cross: Mapping[str, Array] | None) -> Heard:
+        seconds = samples / SAMPLE_RATE_HZ
+        said = [(start_s, end_s, self._text(part)) for start_s, end_s, part in stamps.segments(tokens, seconds)]
+        text = [token for token in tokens if token < END]
+        return Heard(
+            self._text(text),
+            self._languages[spoken],
+            tuple(segment for segment in said if segment[2]),
+            self._words(text, spoken, cross, samples) if text and cross is not None else (),
+        )
 
     def _words(self, text: list[int], spoken: int, cross: Mapping[str, Array], samples: int) -> tuple[TimedText, ...]:
         looks = self._alignment()
@@ -268,3 +285,7 @@ class Whisper:
     def _language(self, logits: NDArray[np.float32]) -> int:
         candidates = np.fromiter(self._languages, np.int64)
         return int(candidates[np.argmax(logits[candidates])])
+
+
+def _row(cross: Mapping[str, Array], row: int) -> dict[str, Array]:
+    return {name: np.ascontiguousarray(array[row : row + 1]) for name, array in cross.items()}

@@ -45,6 +45,7 @@ def setup(repository: Repository) -> Whisper:
 
 @function(
     "audio.transcribe",
+    version=2,
     setup=setup,
     models=("whisper-base",),
     group="speech",

@@ -124,3 +124,18 @@ def test_more_than_a_window_is_refused(whisper: Whisper) -> None:
 def test_what_is_no_sound_is_refused(whisper: Whisper, samples: NDArray[np.float32]) -> None:
     with pytest.raises(InvalidInputError, match="sound is"):
         whisper.transcribe(samples)
+
+
+def test_windows_that_are_heard_together_are_heard_as_alone(whisper: Whisper, sentence: NDArray[np.float32]) -> None:
+    other = decode(wav(said("Nobody knows the answer to that question, and nobody will."), RATE_HZ), MediaLimits())
+    windows = [sentence, NOTHING["silence"], other, NOTHING["hiss"], sentence[: RATE // 2]]
+    together = whisper.transcribe_many(windows, timestamps=True, words=True)
+    alone = [whisper.transcribe(window, timestamps=True, words=True) for window in windows]
+    assert [(heard.text, heard.language) for heard in together[:4]] == [
+        (heard.text, heard.language) for heard in alone[:4]
+    ]
+    for many, one in zip(together[:4], alone[:4], strict=True):
+        assert [word for *_, word in many.words] == [word for *_, word in one.words]
+        assert [time for *times, _ in many.words for time in times] == pytest.approx(
+            [time for *times, _ in one.words for time in times], abs=0.1
+        )
