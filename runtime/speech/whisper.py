@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bus.errors import InvalidInputError
+from runtime.engines.cores import threads_for
+from runtime.engines.identity import content_digest
 from runtime.engines.onnx import OnnxSession
+from runtime.residency.shared import SharedModels
 from runtime.speech import timestamps as stamps
 from runtime.speech.alignment import token_starts
 from runtime.speech.decoding import END, NO_TIMESTAMPS, Decoding, WritingRules, log_sum, write_believably
@@ -38,10 +40,6 @@ _STEPS = 6
 with silence to 30 s and needs some of it, but not all, and what it does not hear it need not compute."""
 
 _SILENCE_AFTER_S = 2.0
-
-
-_LOADING = threading.Lock()
-_LOADED: WeakValueDictionary[tuple[type, Path, int], Whisper] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ class Whisper:
         self._codes = {name: token for token, name in self._languages.items()}
 
     @classmethod
-    def load(cls, repository: Repository, name: str = "whisper-base", *, threads: int = 0) -> Self:
+    def load(cls, repository: Repository, name: str = "whisper-base", *, threads: int = 0) -> Whisper:
         """An installed model of the family `whisper`; functions of one process share it.
 
         Args:
@@ -98,15 +96,11 @@ class Whisper:
             ModelCorruptError: Its files are damaged.
         """
         manifest = repository.resolve(name)
-        key = (cls, repository.folder(manifest), threads)
-        with _LOADING:
-            known = _LOADED.get(key)
-            if known is None:
-                known = _LOADED[key] = cls._opened(repository, manifest, threads)
-            return cast(Self, known)
+        key = (repository.folder(manifest), content_digest(manifest), threads_for(threads))
+        return _shared.get(key, lambda: cls._opened(repository, manifest, threads))
 
     @classmethod
-    def _opened(cls, repository: Repository, manifest: ModelManifest, threads: int) -> Self:
+    def _opened(cls, repository: Repository, manifest: ModelManifest, threads: int) -> Whisper:
         from tokenizers import Tokenizer
 
         def opened(path: Path) -> OnnxSession:
@@ -285,6 +279,9 @@ class Whisper:
     def _language(self, logits: NDArray[np.float32]) -> int:
         candidates = np.fromiter(self._languages, np.int64)
         return int(candidates[np.argmax(logits[candidates])])
+
+
+_shared: SharedModels[Whisper] = SharedModels()
 
 
 def _row(cross: Mapping[str, Array], row: int) -> dict[str, Array]:

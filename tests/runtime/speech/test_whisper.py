@@ -139,3 +139,7 @@ def test_windows_that_are_heard_together_are_heard_as_alone(whisper: Whisper, se
         assert [time for *times, _ in many.words for time in times] == pytest.approx(
             [time for *times, _ in one.words for time in times], abs=0.1
         )
+
+
+def test_functions_of_one_process_share_the_model(whisper: Whisper) -> None:
+    assert Whisper.load(Repository()) is whisper
