@@ -64,6 +64,11 @@ class Context(Generic[M]):
             )
         self._offset += len(text)
 
+    @property
+    def emitted(self) -> int:
+        """Characters that were streamed so far."""
+        return self._offset
+
     def note(self, **notes: Any) -> None:
         """Keep numbers and words for the trace."""
         self.notes.update(notes)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from pydantic_core import to_json
 
-from bus.contracts import Modality
-from bus.errors import InvalidInputError, MediaUnsupportedError
+from bus.contracts import Modality, TokenChunk
+from bus.errors import InvalidInputError, MediaUnsupportedError, OmnibusError
 from functions.gateway import requests
+from functions.gateway.errors import error_body
+from functions.gateway.event_stream import DONE, EventStream, event
 from functions.gateway.inline_media import stored
 from functions.gateway.model_names import models_of
 from functions.gateway.services import services_of
 from functions.gateway.subtitles import to_srt, to_vtt
+from functions.running import Running
 from functions.stages.parts import SpeechSegment, TranscribeOptions, Transcript
 
 router = APIRouter(tags=["openai"])
@@ -40,8 +44,8 @@ async def create_transcription(
         MediaError: A file that cannot be read, or has no sound.
     """
     models_of(request).check("transcribe", model)
-    if stream:
-        raise InvalidInputError("streamed transcriptions are not supported; leave stream out", param="stream")
+    if stream and response_format != "json":
+        raise InvalidInputError(f"a stream has response_format json, not {response_format}", param="response_format")
     source = await stored(
         services_of(request).store, await file.read(), file.content_type or "", _sound_or_video(file), file.filename
     )
@@ -55,16 +59,66 @@ async def create_transcription(
         timestamps=response_format in _TIMED_FORMATS,
         words="word" in (granularities or ()),
         prompt=prompt,
+        stream=stream,
     ).model_dump(exclude_defaults=True)
     inputs = {"media": [source.model_dump(exclude_none=True)], "options": options}
     if requests.wants_async(request):
         return await requests.enqueue(request, "transcribe", inputs)
+    if stream:
+        return await _streamed(request, inputs, file.filename)
     async with requests.run(request, "transcribe", inputs) as running:
-        outputs = await running.outputs()
+        found = _found(await running.outputs(), file.filename)
+    return _written(found, response_format, granularities or ["segment"])
+
+
+async def _streamed(request: Request, inputs: dict[str, Any], name: str | None) -> Response:
+    """OpenAI's events, once there is the first one; until then an error is an error of its own."""
+    async with AsyncExitStack() as stack:
+        async with requests.while_connected(request):
+            running = await stack.enter_async_context(requests.submit(request, "transcribe", inputs))
+            chunks = running.chunks()
+            first = await anext(chunks, None)
+            if first is None:
+                _found(await running.outputs(), name)
+        return EventStream(_events(first, chunks, running, name), stack.pop_all())
+
+
+async def _events(
+    first: TokenChunk | None, chunks: AsyncIterator[TokenChunk], running: Running, name: str | None
+) -> AsyncIterator[bytes]:
+    sent = ""
+    try:
+        chunk = first
+        while chunk is not None:
+            if chunk.text:
+                sent += chunk.text
+                yield event({"type": "transcript.text.delta", "delta": chunk.text})
+            chunk = await anext(chunks, None)
+        found = _found(await running.outputs(), name)
+        text = _text(found)
+        if rest := text.removeprefix(sent):  # what was missed, or all of a transcript that was known already
+            yield event({"type": "transcript.text.delta", "delta": rest})
+        seconds = sum(transcript.seconds for transcript in found)
+        yield event({"type": "transcript.text.done", "text": text, "usage": {"type": "duration", "seconds": seconds}})
+    except OmnibusError as error:
+        yield event(error_body(error, running.id))
+    yield DONE
+
+
+def _found(outputs: dict[str, Any], name: str | None) -> list[Transcript]:
+    """The transcripts of a result.
+
+    Raises:
+        MediaUnsupportedError: There was nothing to hear.
+    """
     found = [Transcript.model_validate(one) for key in ("transcripts", "soundtracks") for one in outputs.get(key) or ()]
     if not found:
-        raise MediaUnsupportedError(f"{file.filename or 'the file'} has no sound; send speech")
-    return _written(found, response_format, granularities or ["segment"])
+        raise MediaUnsupportedError(f"{name or 'the file'} has no sound; send speech")
+    return found
+
+
+def _text(found: Sequence[Transcript]) -> str:
+    return " ".join(transcript.text for transcript in found if transcript.text)
 
 
 def _sound_or_video(file: UploadFile) -> Modality | None:
@@ -73,7 +127,7 @@ def _sound_or_video(file: UploadFile) -> Modality | None:
 
 
 def _written(found: Sequence[Transcript], response_format: str, granularities: Sequence[str]) -> Response:
-    text = " ".join(transcript.text for transcript in found).strip()
+    text = _text(found)
     seconds = sum(transcript.seconds for transcript in found)
     segments = [segment for transcript in found for segment in _segments(transcript)]
     if response_format == "text":

@@ -50,10 +50,11 @@ def setup(repository: Repository) -> Whisper:
     models=("whisper-base",),
     group="speech",
     cacheable=True,
+    streams=True,
     timeout_s=600.0,
 )
 async def transcribe(context: Context[Whisper], inputs: TranscribeInputs) -> TranscribeOutputs:
-    """Write down every clip, window by window.
+    """Write down every clip, window by window; whoever asks for a stream reads each one as soon as it is written.
 
     Raises:
         InvalidInputError: A language that the model does not know.
@@ -87,6 +88,8 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
         if heard.text:  # what is heard in noise is no language
             language = heard.language
         said = _shifted(heard.segments, start_s)
+        if options.stream and said:
+            await context.emit(" " * bool(context.emitted) + " ".join(segment.text for segment in said))
         segments += said if options.timestamps else _as_one(said)
         words += _shifted(heard.words, start_s)
         if said and said[-1].end_s > start_s + _LEAST_UNHEARD_S and (rest := _unheard(said[-1].end_s, end_s, voice)):

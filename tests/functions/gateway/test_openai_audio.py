@@ -73,6 +73,19 @@ def test_text_formats_come_as_text(http: httpx.Client, response_format: str, exp
     assert response.headers["content-type"].startswith(("text/", "application/x-subrip"))
 
 
+def test_a_transcript_streams_as_it_is_written_and_ends_whole(openai: OpenAI) -> None:
+    events = list(openai.audio.transcriptions.create(model="whisper-1", file=_file(wav(2.5)), stream=True))
+    assert [event.type for event in events] == ["transcript.text.delta"] * 2 + ["transcript.text.done"]
+    assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == "loud quiet quiet"
+    assert events[-1].type == "transcript.text.done"
+    assert events[-1].text == "loud quiet quiet"
+
+
+def test_a_stream_of_a_file_without_sound_is_an_error_of_its_own(openai: OpenAI) -> None:
+    with pytest.raises(openai_package.APIStatusError, match="no sound"):
+        openai.audio.transcriptions.create(model="transcribe", file=_file(png(), "speech.png"), stream=True)
+
+
 def test_a_picture_has_no_sound(openai: OpenAI) -> None:
     with pytest.raises(openai_package.APIStatusError, match="no sound") as caught:
         openai.audio.transcriptions.create(model="transcribe", file=_file(png(), "speech.png"))
@@ -91,7 +104,7 @@ def test_a_file_that_is_no_media_or_empty_is_refused(openai: OpenAI) -> None:
     [
         ({}, "model"),
         ({"model": "transcribe", "response_format": "ass"}, "response_format"),
-        ({"model": "transcribe", "stream": "true"}, "stream"),
+        ({"model": "transcribe", "stream": "true", "response_format": "srt"}, "response_format"),
         ({"model": "whisper-9"}, "model"),
         ({"model": "transcribe", "timestamp_granularities[]": "word"}, "timestamp_granularities[]"),
         (

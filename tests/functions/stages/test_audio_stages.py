@@ -119,6 +119,14 @@ async def test_what_is_said_again_is_written_again(environment: FunctionEnvironm
     assert len(transcript["segments"]) == 1
 
 
+async def test_a_stream_tells_the_text_window_by_window(environment: FunctionEnvironment) -> None:
+    sound = np.concatenate([said(QUESTION), pause(30), said(STORY)])
+    outputs = await transcribe(environment, wav(sound, RATE_HZ), stream=True)
+    told = [chunk.text for chunk in environment.chunks]
+    assert [words(text) for text in told] == [words(QUESTION), words(STORY)]
+    assert "".join(told) == outputs["transcripts"][0]["text"]
+
+
 async def test_words_have_their_times_in_the_clip(environment: FunctionEnvironment) -> None:
     sound = np.concatenate([pause(3), said(QUESTION), pause(31), said(STORY)])
     outputs = await transcribe(environment, wav(sound, RATE_HZ), words=True)

@@ -209,6 +209,8 @@ async def listen(context: Context[Any], inputs: Sounds) -> Heard:
             for start in range(int(np.ceil(seconds)))
         )
         text = " ".join(segment.text for segment in segments)
+        if inputs.options is not None and inputs.options.stream:
+            await context.emit(segments[0].text)
         found.append(
             Transcript(
                 part=clip.part,
