@@ -131,8 +131,10 @@ class Worker:
             log.info("worker %s is ready after %.2f s", self.id, time.monotonic() - started_s)
             await self._stop.wait()
             log.info("worker %s: stopping", self.id)
+            drained = asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers))
+            await asyncio.sleep(0)  # the pulls are withdrawn before anybody is told that nothing new is taken
             await lease.tell(WorkerState.DRAINING)
-            await asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers))
+            await drained
 
     def _use_engines(self) -> None:
         config = self._config
