@@ -103,14 +103,21 @@ def compared(name: str, found: dict[str, tuple[float, int]], total: int, goal: f
     ]
 
 
+def joined(clips: Sequence[Clip], most: int) -> Clip:
+    """As many clips as fit into a window, one after the other."""
+    text, samples = "", np.zeros(0, np.float32)
+    for clip in clips:
+        if len(samples) + len(clip.samples) <= most:
+            text, samples = f"{text} {clip.text}", np.concatenate([samples, clip.samples])
+    return Clip(text, samples)
+
+
 def _measure(quick: bool, peers: bool, clips_folder: str | None) -> list[Measurement]:
     repository = Repository()
     repository.pull(MODEL)
     clips = spoken(repository, 3 if quick else 6)
     if clips_folder is not None:
         clips += recorded(Path(clips_folder))
-    pause = np.zeros(8_000, np.float32)
-    window = Clip(" ".join(clip.text for clip in clips), np.concatenate([np.append(c.samples, pause) for c in clips]))
     model = Whisper.load(repository, MODEL, threads=THREADS)
     listeners = {"ours": ours(model)}
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
@@ -121,8 +128,9 @@ def _measure(quick: bool, peers: bool, clips_folder: str | None) -> list[Measure
             peer = Peer(python, "faster_whisper_asr.py", str(raw), str(THREADS))
             listeners["faster-whisper"] = theirs(stack.enter_context(peer))
         found = measured(listeners, clips, folder, 1 if quick else 5)
-        results = compared("clips of 3 to 7 s", found, len(words(window.text)), GOAL)
-        if not quick and len(window.samples) <= model.window_samples:
+        results = compared("clips of 3 to 7 s", found, sum(len(words(clip.text)) for clip in clips), GOAL)
+        if not quick:
+            window = joined(clips, model.window_samples)
             found = measured(listeners, [window], folder, 3)
             results += compared(f"one window of {window.seconds:.0f} s", found, len(words(window.text)), None)
     return results

@@ -120,7 +120,8 @@ FORMS = {
     "an unknown language": ({"language": "klingon"}, 400, "invalid_input", "klingon"),
     "an endless language": ({"language": "x" * 100_000}, 400, "invalid_input", "xxx"),
     "an unknown format": ({"response_format": "xml"}, 400, "invalid_input", "'xml'"),
-    "a stream": ({"stream": "true"}, 400, "invalid_input", "stream"),
+    "a stream of subtitles": ({"stream": "true", "response_format": "srt"}, 400, "invalid_input", "stream"),
+    "words in plain text": ({"timestamp_granularities[]": "word"}, 400, "invalid_input", "verbose_json"),
 }
 
 
