@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ from jinja2 import TemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from bus.errors import InvalidInputError, ModelCorruptError
 
@@ -48,17 +49,16 @@ class ChatTokenizer:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self._plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            self._markup = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._template = _environment().from_string((folder / "chat.jinja").read_text(encoding="utf-8"))
         except Exception as error:  # the tokenizers library raises bare exceptions
             raise ModelCorruptError(f"the tokenizer in {folder} cannot be read: {error}") from error
+        # One for both readings of a text: a second one would take as much memory again.
+        self._reading = threading.Lock()
         # A vocabulary with a token for each byte is SentencePiece's, whose other tokens are plain text.
-        self._bytes_of = _plain_bytes if self._plain.token_to_id("<0x0A>") is not None else _level_bytes
-        # What a user writes is text even where it looks like a control token.
-        self._plain.encode_special_tokens = True
+        self._bytes_of = _plain_bytes if self._tokenizer.token_to_id("<0x0A>") is not None else _level_bytes
         self._special = frozenset(
-            number for number, token in self._plain.get_added_tokens_decoder().items() if token.special
+            number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         )
 
     def encode(self, text: str, *, markup: bool = False) -> NDArray[np.int32]:
@@ -68,8 +68,7 @@ class ChatTokenizer:
             text: Any text.
             markup: Read control tokens such as `<|im_end|>` in it as control tokens.
         """
-        encoding = (self._markup if markup else self._plain).encode(text, add_special_tokens=False)
-        return np.array(encoding.ids, np.int32)
+        return np.array(self._encoding(text, markup).ids, np.int32)
 
     def encode_parts(self, parts: Sequence[PromptText]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Tokens of texts that stand one behind the other, as the one text that they are: tokens end where words do.
@@ -80,7 +79,7 @@ class ChatTokenizer:
         Returns:
             Token ids, int32 `(token,)`, and the part that each belongs to, int64 `(token,)`.
         """
-        whole = self._markup.encode("".join(part.text for part in parts), add_special_tokens=False)
+        whole = self._encoding("".join(part.text for part in parts), markup=True)
         starts = np.array([start for start, _ in whole.offsets], np.int64)
         owners = np.searchsorted(np.cumsum([len(part.text) for part in parts]), starts, side="right")
         owners = np.maximum.accumulate(owners.clip(max=len(parts) - 1))
@@ -92,6 +91,12 @@ class ChatTokenizer:
         # Somebody wrote what looks like a control token; alone, a text is read as text whatever it says.
         alone = [self.encode(part.text, markup=part.markup) for part in parts]
         return np.concatenate(alone), np.repeat(np.arange(len(parts)), [len(ids) for ids in alone])
+
+    def _encoding(self, text: str, markup: bool) -> Encoding:
+        with self._reading:
+            # What a user writes is text even where it looks like a control token.
+            self._tokenizer.encode_special_tokens = not markup
+            return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _is_markup(self, parts: Sequence[PromptText], start: int, stop: int) -> bool:
         """Whether some characters of the parts' text are markup, all of them."""
@@ -107,7 +112,7 @@ class ChatTokenizer:
         """The bytes that a token stands for; none for a control token."""
         if token in self._special:
             return b""
-        text = self._plain.id_to_token(token)
+        text = self._tokenizer.id_to_token(token)
         return b"" if text is None else self._bytes_of(text)
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> str:
