@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ log = logging.getLogger("omnibus.pool")
 
 _FIRST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 10.0
+_MOST_DOUBLINGS = 16
 _STABLE_S = 30.0
 
 
@@ -30,7 +31,8 @@ class PoolConfig:
         environment: Of the processes.
         logs: Folder of their log files, one a slot.
         grace_s: How long a process may take to stop.
-        start_attempts: One that fails this often in a row before it was ever stable fails the pool.
+        start_attempts: One that fails this often in a row before it was ever stable fails the pool. One that was stable
+            is started again for ever: what it lacks now may come back, and the others serve meanwhile.
     """
 
     commands: Mapping[str, Sequence[str]]
@@ -41,10 +43,15 @@ class PoolConfig:
 
 
 class Pool:
-    """Processes that are started again when they die. Use as a context manager."""
+    """Processes that are started again when they die. Use as a context manager.
 
-    def __init__(self, config: PoolConfig) -> None:
-        self._config = config
+    Args:
+        config: Which ones.
+        clock: Seconds, from anywhere.
+    """
+
+    def __init__(self, config: PoolConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._clock = config, clock
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
 
@@ -80,21 +87,22 @@ class Pool:
             keeper.result()
 
     async def _keep(self, slot: str) -> None:
-        failures = 0
+        failures, ever_stable = 0, False
+        log_path = self._config.logs / f"{slot}.log"
         while True:
-            started_s = time.monotonic()
-            log_path = self._config.logs / f"{slot}.log"
+            started_s = self._clock()
             process = await spawn(
                 self._config.commands[slot], environment=self._config.environment, log_path=str(log_path)
             )
             self._processes[slot] = process
             status = await process.wait()
-            failures = 1 if time.monotonic() - started_s > _STABLE_S else failures + 1
-            if failures >= self._config.start_attempts and status == 1:
+            stable = self._clock() - started_s > _STABLE_S
+            failures, ever_stable = 1 if stable else failures + 1, ever_stable or stable
+            if failures >= self._config.start_attempts and status == 1 and not ever_stable:
                 raise WorkerStartError(
                     f"{slot} failed {failures} times in a row; its log is {log_path}:\n{log_tail(log_path)}"
                 )
-            delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (failures - 1))
+            delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** min(failures - 1, _MOST_DOUBLINGS))
             log.warning("%s ended with status %s; starting it again in %.1f s", slot, status, delay_s)
             await asyncio.sleep(delay_s)
 

@@ -15,6 +15,9 @@ from bus.errors import WorkerStartError
 from warmpool.pool import Pool, PoolConfig, worker_commands
 
 _IDLE = "import sys, time; print(sys.argv[1:], flush=True); time.sleep(600)"
+_BREAKS = "import sys, pathlib, time; seen = pathlib.Path('seen')\n" + (
+    "if seen.exists(): print('no model here'); sys.exit(1)\nseen.touch(); print('serves', flush=True); time.sleep(600)"
+)
 _BROKEN = "import sys; print('no model here'); sys.exit(1)"
 
 
@@ -62,5 +65,21 @@ async def test_a_worker_that_is_killed_again_and_again_is_still_started_again(tm
             await until(lambda number=number: len(lines(tmp_path, "media-0")) == number + 1)  # type: ignore[misc]
             os.kill(pool.pids["media-0"], signal.SIGKILL)
         await until(lambda: len(lines(tmp_path, "media-0")) == 5)
+        assert not failed.done()
+        failed.cancel()
+
+
+async def test_a_worker_that_was_stable_and_breaks_takes_nobody_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmpool.pool._LONGEST_DELAY_S", 0.01)
+    now_s = 0.0
+    code = _BREAKS.replace("'seen'", repr(str(tmp_path / "seen")))
+    async with Pool(config(tmp_path, code, encode=1), clock=lambda: now_s) as pool:
+        failed = asyncio.ensure_future(pool.failed())
+        await until(lambda: lines(tmp_path, "encode-0") == ["serves"])
+        now_s = 60.0
+        os.kill(pool.pids["encode-0"], signal.SIGKILL)
+        await until(lambda: lines(tmp_path, "encode-0").count("no model here") > 4 or failed.done())
         assert not failed.done()
         failed.cancel()
