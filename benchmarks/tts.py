@@ -109,7 +109,7 @@ def _results(turns: dict[str, list[Said]], whisper: Whisper) -> list[Measurement
     factor = {name: median(said[2] / (len(said[0]) / SAMPLE_RATE_HZ) for said in made) for name, made in turns.items()}
     first = {name: median(said[1] for said in made) for name, made in turns.items()}
     heard = {name: understood(whisper, made[-1][0]) for name, made in turns.items()}
-    peer, total = ("kokoro-onnx" if "kokoro-onnx" in turns else None), len(words(TEXT))
+    peer = "kokoro-onnx" if "kokoro-onnx" in turns else None
     ratio = None if peer is None else factor["whole"] / factor[peer]
     return [
         Measurement(
@@ -136,17 +136,18 @@ def _results(turns: dict[str, list[Said]], whisper: Whisper) -> list[Measurement
             peer_value=factor["whole"],
             ratio=factor["early"] / factor["whole"],
         ),
-        *(
-            Measurement(
-                name=f"{name}: words understood of {total}",
-                value=heard[name],
-                unit="",
-                peer=peer,
-                peer_value=None if peer is None else heard[peer],
-            )
-            for name in ("whole", "early")
-        ),
+        *(_understood(name, heard, peer) for name in ("whole", "early")),
     ]
+
+
+def _understood(name: str, heard: dict[str, int], peer: str | None) -> Measurement:
+    return Measurement(
+        name=f"{name}: words understood of {len(words(TEXT))}",
+        value=heard[name],
+        unit="",
+        peer=peer,
+        peer_value=None if peer is None else heard[peer],
+    )
 
 
 def main() -> None:

@@ -44,16 +44,10 @@ async def create_transcription(
         MediaError: A file that cannot be read, or has no sound.
     """
     models_of(request).check("transcribe", model)
-    if stream and response_format != "json":
-        raise InvalidInputError(f"a stream has response_format json, not {response_format}", param="response_format")
     source = await stored(
         services_of(request).store, await file.read(), file.content_type or "", _sound_or_video(file), file.filename
     )
-    if granularities and response_format != "verbose_json":
-        raise InvalidInputError(
-            f"timestamp_granularities needs response_format verbose_json, not {response_format}",
-            param="timestamp_granularities[]",
-        )
+    _check(response_format, granularities or (), stream)
     options = TranscribeOptions(
         language=language or None,
         timestamps=response_format in _TIMED_FORMATS,
@@ -69,6 +63,16 @@ async def create_transcription(
     async with requests.run(request, "transcribe", inputs) as running:
         found = _found(await running.outputs(), file.filename)
     return _written(found, response_format, granularities or ["segment"])
+
+
+def _check(response_format: str, granularities: Sequence[str], stream: bool) -> None:
+    if stream and response_format != "json":
+        raise InvalidInputError(f"a stream has response_format json, not {response_format}", param="response_format")
+    if granularities and response_format != "verbose_json":
+        raise InvalidInputError(
+            f"timestamp_granularities needs response_format verbose_json, not {response_format}",
+            param="timestamp_granularities[]",
+        )
 
 
 async def _streamed(request: Request, inputs: dict[str, Any], name: str | None) -> Response:

@@ -36,7 +36,7 @@ class LiveConfig:
         step_s: New sound that is worth another hearing.
         pause_s: Silence after which what was said is settled.
         keep_s: Settled sound is let go when more than this is held.
-        most_s: What is guessed is settled when this much is held without agreement; less than a window.
+        most_s: What is guessed is settled when this much is held; less than a window.
         margin_s: Sound kept before what is not settled.
         prompt_characters: Settled text that the next hearing is told.
     """
@@ -134,10 +134,9 @@ class LiveHearing:
             InvalidInputError: More sound than a window, or an unknown language in the state.
         """
         held_s = len(samples) / _RATE_HZ
-        end_s = state.begun_s + held_s
         if not voice:
             state, words = state.settle(len(state.guess))
-            return state.advance(end_s - self.config.margin_s), words
+            return self._let_go(state, held_s, paused=True), words
         heard = self._whisper.transcribe(
             samples,
             language=state.language or None,
@@ -147,17 +146,22 @@ class LiveHearing:
         )
         fresh = fresh_words(state, _placed(heard, state.begun_s))
         paused = held_s - voice[-1][1] >= self.config.pause_s
-        agreed = len(fresh) if last or paused else agreeing(state.guess, fresh)
-        if held_s >= self.config.most_s and not agreed:
-            agreed = len(fresh)
+        full = held_s >= self.config.most_s
+        agreed = len(fresh) if last or paused or full else agreeing(state.guess, fresh)
         language = state.language or (heard.language if fresh else "")
         state, words = replace(state, guess=fresh, language=language).settle(agreed)
+        return self._let_go(state, held_s, paused), words
+
+    def _let_go(self, state: LiveState, held_s: float, paused: bool) -> LiveState:
+        """Without the sound that no later hearing needs."""
+        end_s = state.begun_s + held_s
         if paused and not state.guess:
-            return state.advance(end_s - self.config.margin_s), words
-        if held_s >= self.config.keep_s:
-            # Without a word to settle in so long a time there is none to lose either.
-            return state.advance(state.settled_s if held_s < self.config.most_s else end_s), words
-        return state, words
+            return state.advance(end_s - self.config.margin_s)
+        if held_s < self.config.keep_s:
+            return state
+        # Full without a word in so long a time: there is none to lose.
+        lost = held_s >= self.config.most_s and state.settled_s < end_s - self.config.keep_s
+        return state.advance(end_s if lost else state.settled_s)
 
     def _prompt(self, state: LiveState) -> str:
         """The end of the text whose sound is gone: names stay as they were written, sentences go on."""

@@ -117,3 +117,15 @@ def test_live_silence_says_nothing_and_holds_nothing(listening: Listening, level
     live.push(noise)
     assert live.finish() == ""
     assert live.held_samples < RATE
+
+
+@pytest.mark.models
+def test_noise_that_passes_for_voice_is_let_go_before_the_window_is_full() -> None:
+    hearing, state, held = LiveHearing(Whisper.load(Repository())), LiveState(language="en"), np.zeros(0, np.float32)
+    hiss = (0.05 * np.random.default_rng(2).standard_normal(32 * RATE)).astype(np.float32)
+    for start in range(0, len(hiss), 4 * RATE):
+        held = np.concatenate([held, hiss[start : start + 4 * RATE]])
+        begun_s = state.begun_s
+        state, _ = hearing.hear(state, held, [(0.0, len(held) / RATE)])
+        held = held[round((state.begun_s - begun_s) * RATE) :]
+        assert len(held) < 25 * RATE
