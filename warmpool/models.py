@@ -14,6 +14,7 @@ from functions.model import FunctionModel, LoadedModel, ResidentModel
 from functions.spec import FunctionSpec
 from runtime.engines.identity import content_digest
 from runtime.repository import Repository
+from runtime.repository.fixed_names import FixedNames
 from runtime.residency.entry import ModelSource
 from runtime.residency.residency import Residency
 
@@ -43,6 +44,7 @@ class WorkerModels:
         self._pinned = frozenset(pinned)
         self._specs: list[FunctionSpec] = []
         self._keys: dict[str, str] = {}
+        self._announced: dict[str, str] = {}
         self._told: dict[str, int] = {}
 
     async def add(self, spec: FunctionSpec) -> FunctionModel:
@@ -60,7 +62,7 @@ class WorkerModels:
             log.warning("%s: no room for its model now; it is loaded when it is first used", spec.name)
         self._specs.append(spec)
         self._keys[spec.name] = source.key
-        await self._tell(manifests)
+        await self._tell(spec, manifests)
         return ResidentModel(self._residency, spec.name)
 
     async def watch(self) -> None:
@@ -79,31 +81,36 @@ class WorkerModels:
         # First those whose inputs were made for a version: they serve both, and so are ready for what comes.
         for spec in sorted(self._specs, key=lambda spec: spec.made_for is None):
             try:
-                manifests, source = await asyncio.to_thread(self._source, spec)
-                if source.key == self._keys[spec.name]:
-                    continue
-                await asyncio.to_thread(self._residency.switch, spec.name, source, linger_s=_LINGER_S)
+                await self._switch(spec)
             except OmnibusError as error:
                 log.error("%s goes on with the version that it has: %s", spec.name, error)
                 done = done and not error.retryable
-            else:
-                self._keys[spec.name] = source.key
-                await self._tell(manifests)
+            except Exception:  # of a deployer's own setup: no reason to look after the others no more
+                log.exception("%s goes on with the version that it has", spec.name)
         return done
+
+    async def _switch(self, spec: FunctionSpec) -> None:
+        manifests, source = await asyncio.to_thread(self._source, spec)
+        if source.key != self._keys[spec.name]:
+            await asyncio.to_thread(self._residency.switch, spec.name, source, linger_s=_LINGER_S)
+            self._keys[spec.name] = source.key
+        if source.key != self._announced[spec.name]:
+            await self._tell(spec, manifests)
 
     def _source(self, spec: FunctionSpec) -> tuple[list[ModelManifest], ModelSource]:
         manifests = [self._repository.resolve(name) for name in spec.models]
         return manifests, ModelSource(
             refs=tuple(one.ref for one in manifests),
-            load=lambda: self._load(spec),
+            load=lambda: self._load(spec, manifests),
             key=f"{spec.name} {content_digest(*manifests)[:24]} cpu",
             estimate_nbytes=sum(file.nbytes for one in manifests for file in one.files),
         )
 
-    def _load(self, spec: FunctionSpec) -> Any:
+    def _load(self, spec: FunctionSpec, manifests: Sequence[ModelManifest]) -> Any:
         if spec.setup is None:
             return None
-        return spec.setup(self._repository)
+        # It may be loaded long after its names were looked up, and is to be what its runs say that it is.
+        return spec.setup(FixedNames(self._repository, dict(zip(spec.models, manifests, strict=True))))
 
     def _stamp(self) -> tuple[int, ...]:
         try:
@@ -112,9 +119,10 @@ class WorkerModels:
             log.error("the models folder cannot be read: %s", error)
             return ()
 
-    async def _tell(self, manifests: Sequence[ModelManifest]) -> None:
+    async def _tell(self, spec: FunctionSpec, manifests: Sequence[ModelManifest]) -> None:
         for manifest in manifests:
             await self._announce(manifest)
+        self._announced[spec.name] = self._keys[spec.name]
 
     def _look_after(self) -> None:
         """Let old versions go, and write into manifests what their models were found to take."""
@@ -122,5 +130,5 @@ class WorkerModels:
         for one in self._residency.residents():
             if len(one.refs) == 1 and self._told.get(one.refs[0], 0) < one.nbytes:
                 self._told[one.refs[0]] = one.nbytes
-                with suppress(OmnibusError):  # it may have been removed
+                with suppress(OmnibusError, OSError):  # it may have been removed
                     self._repository.remember_memory(self._repository.resolve(one.refs[0]), one.nbytes)

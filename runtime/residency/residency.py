@@ -291,6 +291,8 @@ class Residency:
 
 def _close_all(models: Iterable[Any]) -> None:
     for model in models:
-        close = getattr(model, "close", None)
-        if close is not None:
-            close()
+        try:
+            if (close := getattr(model, "close", None)) is not None:
+                close()
+        except Exception:  # of a deployer's own model: what was run has its answer, and the others are closed, too
+            log.exception("a model did not close")

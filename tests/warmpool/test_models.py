@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bus.contracts import Contract, ModelManifest
-from bus.errors import ModelNotFoundError
+from bus.errors import BusUnavailableError, ModelNotFoundError
 from functions.model import FunctionModel
 from functions.spec import FunctionSpec
 from runtime.engines.identity import content_digest
@@ -53,9 +53,13 @@ class Deployment:
             {} if budget is None else {"cpu": budget}, ledger=MemoryLedger(root / ".memory.json")
         )
         self.announced: list[str] = []
+        self.away, self.missed = False, asyncio.Event()
         self.models = WorkerModels(self.repository, self.residency, self._announce, pinned)
 
     async def _announce(self, manifest: ModelManifest) -> None:
+        if self.away:
+            self.missed.set()
+            raise BusUnavailableError("no bus")
         self.announced.append(manifest.ref)
 
 
@@ -185,3 +189,60 @@ async def test_a_damaged_version_is_not_taken(tmp_path: Path, caplog: pytest.Log
             while "goes on with the version that it has" not in caplog.text:
                 assert await run(model) == "1"
     assert await run(model) == "1"
+
+
+async def test_what_is_loaded_late_is_of_the_version_that_its_results_say(tmp_path: Path) -> None:
+    for version in "12":
+        install(tmp_path, version=version, seed=int(version))
+    deployment = Deployment(tmp_path, budget=100 << 20)
+    deployment.repository.alias("tiny", "tiny@1")
+    content = content_digest(deployment.repository.resolve("tiny"))[:24]
+    for name in ("test.first", "test.late"):
+        MemoryLedger(tmp_path / ".memory.json").put(f"{name} {content} cpu", 60 << 20)  # as if measured before
+    await deployment.models.add(spec("test.first"))
+    late = await deployment.models.add(spec("test.late"))
+    assert [one.name for one in deployment.residency.residents()] == ["test.first"]
+    deployment.repository.alias("tiny", "tiny@2")  # nobody has looked at it yet
+    assert await run(late) == "1"
+
+
+async def test_a_bus_that_is_away_for_a_moment_does_not_end_the_watch(tmp_path: Path) -> None:
+    for version in "12":
+        install(tmp_path, version=version, seed=int(version))
+    deployment = Deployment(tmp_path)
+    deployment.repository.alias("tiny", "tiny@1")
+    model = await deployment.models.add(spec())
+    deployment.away = True
+    async with watching(deployment):
+        deployment.repository.alias("tiny", "tiny@2")
+        await until(model, "2")
+        async with asyncio.timeout(30):
+            await deployment.missed.wait()
+            deployment.away = False
+            while deployment.announced != ["tiny@1", "tiny@2"]:
+                await asyncio.sleep(0.01)
+        deployment.repository.alias("tiny", "tiny@1")
+        await until(model, "1")
+
+
+async def test_a_setup_that_breaks_on_a_version_does_not_end_the_watch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for version in "123":
+        install(tmp_path, version=version, seed=int(version))
+
+    def breaks(repository: Repository) -> OnnxSession:
+        if repository.resolve("tiny").version == "2":
+            raise KeyError("hidden")
+        return setup(repository)
+
+    deployment = Deployment(tmp_path)
+    deployment.repository.alias("tiny", "tiny@1")
+    model = await deployment.models.add(replace(spec(), setup=breaks))
+    async with watching(deployment):
+        deployment.repository.alias("tiny", "tiny@2")
+        async with asyncio.timeout(30):
+            while "goes on with the version that it has" not in caplog.text:
+                assert await run(model) == "1"
+        deployment.repository.alias("tiny", "tiny@3")
+        await until(model, "3")
