@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from bus.contracts import Contract
@@ -112,7 +113,10 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
     prompt = await _tokens(context, inputs.prompt)
     constraints = await _constraints(context, options)
     tells = options.top_logprobs is not None
-    with _started(context, prompt, options, constraints) as generations:
+    # A prediction may be as long as a file.
+    encode, predicted = context.model.tokenizer.encode, options.prediction
+    prediction = await context.run(encode, predicted) if predicted else None
+    with _started(context, prompt, options, constraints, prediction) as generations:
         streams = [
             AnswerStream(context=context, token_bytes=context.model.tokenizer.token_bytes, index=index, tells=tells)
             for index in range(len(generations))
@@ -144,10 +148,10 @@ def _started(
     prompt: PromptTokens,
     options: SamplingOptions,
     constraints: Sequence[Constraint | None],
+    prediction: NDArray[np.int32] | None,
 ) -> Iterator[list[Generation]]:
     """One answer for each that is wanted; whatever ends one of them ends all."""
     generations: list[Generation] = []
-    prediction = context.model.tokenizer.encode(options.prediction) if options.prediction else None
     try:
         for index, constraint in enumerate(constraints):
             # The first one computes the prompt, the others take it from the engine's prefix cache.
