@@ -5,23 +5,21 @@ from __future__ import annotations
 import click
 
 from infra.cli.model_progress import bars
-from runtime.repository import Catalog, Repository
+from runtime.repository import Repository
 
 
 @click.command()
 @click.argument("place")
 @click.option("--id", "name", help="What the model is to be called; as its folder is, if not given.")
 @click.option("--quantize", default="q8", show_default=True, help="How matrices are kept: float32, q8 or q4.")
-@click.option("--context", default=4096, show_default=True, type=click.IntRange(1), help="Most tokens of a row.")
+@click.option("--context", default=4096, show_default=True, type=click.IntRange(2), help="Most tokens of a row.")
 @click.option("--license", "licence", help="SPDX id, where the folder does not say.")
 def build(place: str, name: str | None, quantize: str, context: int, licence: str | None) -> None:
     """Build PLACE, a Hugging Face folder, a .gguf file or hf://org/repo[@revision], and install it."""
-    from runtime.export.hugging_face import BuildOptions, entry_of
+    from runtime.export.hugging_face import BuildOptions, build_model
 
     options = BuildOptions(id=name, quantisation=quantize, context_tokens=context, license=licence)
-    known = Repository()
-    entry = entry_of(place, known, options)
-    repository = Repository(catalog=Catalog((*known.catalog, entry)))
+    repository = Repository()
     with bars() as on_step:
-        (built,) = repository.pull(entry.id, on_step)
+        built = build_model(place, repository, options, on_step)
     click.echo(f"{built.ref} is ready in {repository.folder(built)}")

@@ -9,6 +9,7 @@ from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.export.chat_template import chat_template
 from runtime.export.checkpoint import open_decoder
 from runtime.export.decoder import write_decoder
+from runtime.export.words import check_words
 from runtime.graphs.decoder.weights import store_of
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.known import text_model
@@ -29,12 +30,13 @@ def build(job: BuildJob) -> Built:
     template = chat_template(job.raw)
     shape, weights = open_decoder(job.raw, job.parameters["context_tokens"])
     ends = _end_tokens(job.raw, shape.vocabulary)
-    write_decoder(job.out, shape, weights, store)
     tokenizer = job.raw / "tokenizer.json"
     if not tokenizer.is_file():
         raise ModelUnsupportedError("the folder has no tokenizer.json; save it with a fast tokenizer of transformers")
     shutil.copyfile(tokenizer, job.out / "tokenizer.json")
     (job.out / "chat.jinja").write_text(template, encoding="utf-8")
+    check_words(job.out, shape.vocabulary)
+    write_decoder(job.out, shape, weights, store)
     config = text_model(ModelConfig.read(job.raw / "config.json"))
     return Built(dims=shape.dims, parameters={"end_tokens": ends, "pad_token": config.get("pad_token_id", 0)})
 
@@ -45,6 +47,6 @@ def _end_tokens(folder: Path, vocabulary: int) -> list[int]:
     config = text_model(ModelConfig.read(folder / "config.json"))
     given = (ModelConfig.read(path).get("eos_token_id") if path.is_file() else None) or config.get("eos_token_id")
     ends = given if isinstance(given, list) else [given]
-    if not ends or not all(isinstance(token, int) and 0 <= token < vocabulary for token in ends):
+    if not ends or not all(type(token) is int and 0 <= token < vocabulary for token in ends):
         raise ModelCorruptError(f"the folder gives {given!r} as the tokens that end an answer; answers would not end")
     return ends

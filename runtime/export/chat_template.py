@@ -17,7 +17,7 @@ def chat_template(folder: Path) -> str:
 
     Raises:
         ModelUnsupportedError: There is none: it is not a chat model.
-        ModelCorruptError: `tokenizer_config.json` cannot be read.
+        ModelCorruptError: `tokenizer_config.json` or the template cannot be read.
     """
     config = _read(folder / "tokenizer_config.json")
     template = _file(folder) or _default(config.get("chat_template"))
@@ -61,7 +61,10 @@ def _file(folder: Path) -> str | None:
     """A template in a file of its own, which newer folders have."""
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ModelCorruptError(f"{path.name} is no text in UTF-8: {error}", file=path.name) from error
     return _default(_read(folder / "chat_template.json").get("chat_template"))
 
 

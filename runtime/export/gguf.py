@@ -5,6 +5,7 @@ from __future__ import annotations
 from bus.errors import ModelCorruptError
 from runtime.export.chat_template import with_tokens
 from runtime.export.decoder import write_decoder
+from runtime.export.words import check_words
 from runtime.graphs.decoder.weights import store_of
 from runtime.graphs.families.checkpoint import DecoderWeights
 from runtime.graphs.families.gguf import GgufCheckpoint
@@ -36,8 +37,8 @@ def build(job: BuildJob) -> Built:
         raise ModelCorruptError("the GGUF file does not say which token ends an answer; answers would not end")
     tokens = file.metadata["tokenizer.ggml.tokens"]
     named = {f"{name}_token": tokens[number] for name, number in special.items()}
-    # A table in half precision is exact enough: its own source is 8-bit blocks with half-precision scales.
-    write_decoder(job.out, shape, DecoderWeights(checkpoint, family, shape), store)
     (job.out / "tokenizer.json").write_text(words, encoding="utf-8")
     (job.out / "chat.jinja").write_text(with_tokens(chat_template(file.metadata), named), encoding="utf-8")
+    check_words(job.out, shape.vocabulary)
+    write_decoder(job.out, shape, DecoderWeights(checkpoint, family, shape), store)
     return Built(dims=shape.dims, parameters={"end_tokens": ends, "pad_token": special.get("padding", 0)})

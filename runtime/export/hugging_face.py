@@ -10,21 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bus.contracts import ModelManifest
 from bus.errors import InvalidInputError, ModelSourceError
 from runtime.graphs.decoder.weights import store_of
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.graphs.families.known import family_of, text_model
+from runtime.graphs.families.rope import trained_context
 from runtime.repository import CatalogEntry, Repository
 from runtime.repository.catalog import LICENSE_FOLDER, RawFile, RawSource
 from runtime.repository.download import sha256_of
 from runtime.repository.hub import list_hub
+from runtime.repository.progress import Progress, silent
 from runtime.repository.source import Source
 from runtime.repository.sources import Wanted, from_hub
 from runtime.weights.folder import INDEX, SINGLE
 from runtime.weights.gguf import GgufFile
 
 _HUB = "hf://"
+# An SPDX id or expression, or what the hub has in its place; it becomes a part of a file's name.
+_LICENSE = r"[A-Za-z0-9][A-Za-z0-9 .+()-]{0,99}"
 _BESIDE = frozenset({
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
     "chat_template.json", "sentence_bert_config.json", "1_Pooling/config.json", "modules.json", "LICENSE",
@@ -72,6 +77,26 @@ class _Place:
     license: str
 
 
+def build_model(
+    place: str, repository: Repository, options: BuildOptions, progress: Progress = silent
+) -> ModelManifest:
+    """Build a folder or a file, and install it; what was built of the same, in the same way, is there already.
+
+    Args:
+        place: See `entry_of`.
+        repository: Where the model is to be.
+        options: Choices.
+        progress: Told about every step.
+
+    Raises:
+        OmnibusError: See `entry_of`, and what its recipe and the repository raise.
+    """
+    entry = entry_of(place, repository, options)
+    # Whoever builds under the same name waits, and then finds another's version to count on from.
+    with repository.held(f"{entry.id}.build"):
+        return repository.add(entry.model_copy(update={"version": _version(repository, entry)}), progress)
+
+
 def entry_of(place: str, repository: Repository, options: BuildOptions) -> CatalogEntry:
     """Describe a folder: what is taken out of it, and which recipe builds it.
 
@@ -94,17 +119,19 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
         found = _gguf(Path(place)) if place.endswith(".gguf") else _here(Path(place))
     kind = _kind(found, options)
     name = options.id or re.sub(r"[^a-z0-9.-]+", "-", found.name.lower()).strip("-.")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,99}", name):
         raise InvalidInputError(
-            f"{name!r} cannot be the id of a model; use small letters, digits, '.' and '-'", id=name
+            f"{name!r} cannot be the id of a model; use up to 100 small letters, digits, '.' and '-'", id=name
         )
-    parameters = {**kind.parameters, "built_from": found.identity}
-    return CatalogEntry(
+    licence = options.license or found.license
+    if not re.fullmatch(_LICENSE, licence):
+        raise InvalidInputError(f"{licence!r} is no SPDX id; give one with --license", license=licence)
+    entry = CatalogEntry(
         id=name,
-        version=_version(repository, name, {**parameters, "quantisation": kind.quantisation}),
+        version="1",
         family=found.config.model_type,
         summary=f"Built from {found.source}",
-        license=options.license or found.license,
+        license=licence,
         sources=(RawSource(source=found.source, files=found.files),),
         digests=dict(found.digests),
         build=kind.recipe,
@@ -112,8 +139,9 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
         modalities_out=kind.modalities[1:],
         quantisation=kind.quantisation,
         limits=dict(kind.limits),
-        parameters=parameters,
+        parameters={**kind.parameters, "built_from": found.identity},
     )
+    return entry.model_copy(update={"version": _version(repository, entry)})
 
 
 def _kind(found: _Place, options: BuildOptions) -> _Kind:
@@ -122,19 +150,22 @@ def _kind(found: _Place, options: BuildOptions) -> _Kind:
     if found.config.model_type == "bert":
         return _Kind("runtime.export.bert_folder:build", ("text", "text"), {}, {}, "none")
     chosen = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
-    limits = {"context_tokens": options.context_tokens}
     # Before anything large is downloaded or copied.
-    family_of(text_model(found.config))
+    config = text_model(found.config)
+    family_of(config)
     store_of(options.quantisation)
+    # A row cannot be longer than the positions that the model knows.
+    limits = {"context_tokens": trained_context(config.within(options.context_tokens))}
     recipe = "runtime.export.gguf:build" if found.source.endswith(".gguf") else "runtime.export.chat_folder:build"
     return _Kind(recipe, ("text", "text"), limits, chosen, options.quantisation)
 
 
-def _version(repository: Repository, name: str, chosen: Mapping[str, Any]) -> str:
-    installed = [one for one in repository.list() if one.id == name]
+def _version(repository: Repository, entry: CatalogEntry) -> str:
+    installed = [one for one in repository.list() if one.id == entry.id]
     if not installed:
         return "1"
     newest = installed[-1]
+    chosen = {**entry.parameters, "quantisation": entry.quantisation}
     known = {**newest.parameters, "quantisation": newest.quantisation}
     same = all(known.get(key) == value for key, value in chosen.items())
     return newest.version if same else str(int(newest.version) + 1)

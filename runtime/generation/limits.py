@@ -8,8 +8,9 @@ from bus.contracts import ModelManifest
 
 
 def context_tokens(manifest: ModelManifest) -> int:
-    """The most tokens of a prompt and its answer together: what is served here, else what the model was trained on."""
-    return int(manifest.limits.get("context_tokens", manifest.dims["context"]))
+    """The most tokens of a prompt and its answer together: what is served here, and never more than the graph takes."""
+    longest = manifest.dims["context"]
+    return min(longest, int(manifest.limits.get("context_tokens", longest)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from bus.errors import InvalidInputError, ModelCorruptError
+from bus.errors import EngineError, InvalidInputError, ModelCorruptError
 from runtime.repository.lock import exclusive
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -31,7 +31,7 @@ class Aliases:
         """
         try:
             read = json.loads(self._path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except ValueError as error:
             raise self._damaged() from error
@@ -44,9 +44,16 @@ class Aliases:
 
         Raises:
             InvalidInputError: Not a name that an alias can have.
+            EngineError: The file cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise InvalidInputError(f"an alias is letters, digits, dots, dashes and underscores, not {name!r}")
+        try:
+            self._write(name, target)
+        except OSError as error:
+            raise EngineError(f"the aliases in {self._path} cannot be written: {error}") from error
+
+    def _write(self, name: str, target: str | None) -> None:
         with exclusive(self._path.with_name(f".{self._path.name}.lock")):
             known = dict(self.read())
             known.pop(name, None)
@@ -60,7 +67,7 @@ class Aliases:
         """Changes with every change of the file."""
         try:
             return self._path.stat().st_mtime_ns
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return 0
 
     def _damaged(self) -> ModelCorruptError:

@@ -68,7 +68,7 @@ class Catalog:
     """Entries by name.
 
     Raises:
-        InvalidInputError: Two entries claim the same name.
+        InvalidInputError: Two entries claim the same name, or one that of a set.
     """
 
     def __init__(self, entries: tuple[CatalogEntry, ...]) -> None:
@@ -79,6 +79,8 @@ class Catalog:
                 other = self._names.setdefault(name, entry)
                 if other is not entry:
                     raise InvalidInputError(f"models {other.id!r} and {entry.id!r} both claim {name!r}")
+        if taken := self._names.keys() & self.sets().keys():
+            raise InvalidInputError(f"a set of models is called {min(taken)!r}; no model can be, too")
 
     def __iter__(self) -> Iterator[CatalogEntry]:
         return iter(sorted(self._entries.values(), key=lambda entry: entry.id))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bus.contracts import ModelManifest
-from bus.errors import ModelCorruptError, ModelNotFoundError
+from bus.errors import EngineError, ModelCorruptError, ModelNotFoundError
 from runtime.repository.aliases import Aliases
 from runtime.repository.catalog import Catalog, CatalogEntry, builtin_catalog
 from runtime.repository.download import sha256_of
@@ -147,6 +148,32 @@ class Repository:
         entries = self.catalog.expand(name)
         return tuple(self._ensure(entry, progress, force and entry.id in named) for entry in entries)
 
+    def add(self, entry: CatalogEntry, progress: Progress = silent) -> ModelManifest:
+        """Make a model that no catalog has; what is there already is left alone.
+
+        Raises:
+            InvalidInputError: The catalog has something of that name.
+            OmnibusError: See `pull`.
+        """
+        Catalog((*self.catalog, entry))
+        return self._ensure(entry, progress, force=False)
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Hold a lock of this folder, as soon as nobody else does, in whatever process.
+
+        Raises:
+            EngineError: What is written meanwhile cannot be: no such folder, no right to, no room.
+        """
+        try:
+            with exclusive(self.root / ".locks" / f"{name}.lock"):
+                yield
+        except OSError as error:
+            raise EngineError(
+                f"the models folder {self.root} cannot be written: {error}; make room in it, make it writable, or "
+                "set OMNIBUS_MODELS to another folder"
+            ) from error
+
     def verify(self, name: str) -> tuple[str, ...]:
         """What is wrong with an installed model's files, one sentence each; empty: nothing.
 
@@ -160,9 +187,12 @@ class Repository:
         """Make a model anew where it is damaged.
 
         Raises:
-            ModelNotFoundError: Not in the catalog.
+            ModelNotFoundError: Not in the catalog; says how it was made.
         """
-        entry = self.catalog.get(name.partition("@")[0])
+        base = name.partition("@")[0]
+        if base not in {each for entry in self.catalog for each in entry.names}:
+            raise ModelNotFoundError(self._how_to_repair(self.resolve(name)), model=name)
+        entry = self.catalog.get(base)
         return self._ensure(entry, progress, force=not self._is_whole(entry))
 
     def remove(self, name: str) -> ModelManifest:
@@ -172,7 +202,7 @@ class Repository:
             ModelNotFoundError: Not installed.
         """
         manifest = self.resolve(name)
-        with exclusive(self._lock(manifest.id)):
+        with self.held(manifest.id):
             gone = self.root / ".staging" / f"removed-{manifest.id}-{manifest.version}"
             gone.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(gone, ignore_errors=True)
@@ -183,7 +213,7 @@ class Repository:
 
     def _ensure(self, entry: CatalogEntry, progress: Progress, force: bool) -> ModelManifest:
         target = self.root / entry.id / entry.version
-        with exclusive(self._lock(entry.id)):
+        with self.held(entry.id):
             if not force and (known := read_manifest(target)) is not None and _sizes_match(known, target):
                 return known
             # Only the holder of this model's lock stages it, so whatever is there was left by a dead process.
@@ -205,9 +235,6 @@ class Repository:
         known = read_manifest(target)
         return known is not None and not any(_problems(known, target))
 
-    def _lock(self, model: str) -> Path:
-        return self.root / ".locks" / f"{model}.lock"
-
     def _canonical(self, name: str) -> str:
         base, at, version = name.partition("@")
         known = next((entry.id for entry in self.catalog if base in entry.names), base)
@@ -219,6 +246,13 @@ class Repository:
             return []
         found = [one for version in folder.iterdir() if (one := read_manifest(version)) is not None]
         return sorted(found, key=lambda one: _natural(one.version))
+
+    def _how_to_repair(self, manifest: ModelManifest) -> str:
+        places = ", ".join(place.removeprefix("file://") for place in manifest.source)
+        return (
+            f"{manifest.ref} is not in the catalog: it was built from {places}; "
+            f"run `omnibus models rm {manifest.ref}`, and build it again"
+        )
 
     def _how_to_get(self, name: str) -> str:
         known = next((entry for entry in self.catalog if name in entry.names), None)

@@ -150,6 +150,10 @@ class ModelConfig:
         """The same with other values."""
         return type(self)({**self._values, **values}, self.context)
 
+    def within(self, context: int) -> Self:
+        """The same with the most tokens that a row is to have."""
+        return type(self)(self._values, context)
+
     def filled(self, **values: Any) -> Self:
         """The same with values for what is not given."""
         return self.having(**{name: self.get(name, value) for name, value in values.items()})

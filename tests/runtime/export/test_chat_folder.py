@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from bus.contracts import ModelManifest
 from bus.errors import InvalidInputError, ModelCorruptError, ModelUnsupportedError
-from runtime.export.hugging_face import BuildOptions, entry_of
+from runtime.export.hugging_face import BuildOptions, build_model, entry_of
 from runtime.generation.decoder import LlamaDecoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.request import PromptTokens
@@ -167,3 +168,60 @@ def test_what_a_folder_lacks_is_named(copy: Path, tmp_path: Path) -> None:
 def test_a_quantisation_that_is_not_known_is_refused(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="q8"):
         build(copy, tmp_path, BuildOptions(id="small", quantisation="q3"))
+
+
+def test_a_row_is_never_longer_than_the_positions_that_the_model_knows(saved: Saved, tmp_path: Path) -> None:
+    trained = saved.model.config.max_position_embeddings
+    options = BuildOptions(id="small", quantisation="float32", context_tokens=2**40)
+    repository, manifest = build(saved.folder, tmp_path, options)
+    assert manifest.limits == {"context_tokens": trained}
+    claims_more = manifest.model_copy(update={"limits": {"context_tokens": 2**40}})
+    decoder = LlamaDecoder(repository.folder(manifest), claims_more, slots=1, threads=1)
+    assert decoder.pool.capacity == trained
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "why"),
+    [
+        ("tokenizer.json", b"{}", "tokenizer"),
+        ("chat_template.jinja", b"{% for %}", "tokenizer"),
+        ("chat_template.jinja", b"\xff\xfe", "UTF-8"),
+        ("chat_template.jinja", b"{{ 1 // 0 }}{{ messages[0].content }}", "ZeroDivisionError"),
+        ("chat_template.jinja", b"{{ raise_exception('never') }}", "never"),
+        ("chat_template.jinja", b"Always the same.", "leaves out what a user says"),
+    ],
+)
+def test_words_that_could_not_be_served_are_refused(
+    file: str, content: bytes, why: str, copy: Path, tmp_path: Path
+) -> None:
+    (copy / file).write_bytes(content)
+    with pytest.raises(ModelCorruptError, match=why):
+        build(copy, tmp_path)
+    assert not (tmp_path / "models" / "small").exists()
+
+
+def test_a_tokenizer_of_another_model_is_refused(copy: Path, tmp_path: Path) -> None:
+    words = json.loads((copy / "tokenizer.json").read_text())
+    words["added_tokens"].append(words["added_tokens"][0] | {"id": 320, "content": "<beyond>"})
+    (copy / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(ModelCorruptError, match="tokens up to 320, and the model has 320"):
+        build(copy, tmp_path)
+
+
+@pytest.mark.parametrize("licence", ["../../secret", "a\nb", "/etc/passwd"])
+def test_a_licence_that_is_no_id_is_refused(licence: str, copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="SPDX"):
+        build(copy, tmp_path, BuildOptions(id="small", license=licence))
+
+
+async def test_builds_at_once_under_one_name_are_a_version_each(saved: Saved, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "models", catalog=Catalog(()))
+    wanted = ["float32", "q8", "q4", "q8"]
+    built = await asyncio.gather(
+        *(
+            asyncio.to_thread(build_model, str(saved.folder), repository, BuildOptions(id="small", quantisation=kind))
+            for kind in wanted
+        )
+    )
+    assert [one.quantisation for one in built] == wanted
+    assert len({one.version for one in repository.list()}) == len(repository.list()) >= 3

@@ -1,0 +1,42 @@
+"""Check the words of a built chat model: its tokenizer and its chat template, as they will be served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from bus.errors import ModelCorruptError, OmnibusError
+from runtime.generation.tokenizer import ChatTokenizer
+
+_SAID = "omnibus"
+
+
+def check_words(folder: Path, vocabulary: int) -> None:
+    """Make sure that a chat can be written in the model's tokens.
+
+    Args:
+        folder: With `tokenizer.json` and `chat.jinja`.
+        vocabulary: Tokens that the model has embeddings for.
+
+    Raises:
+        ModelCorruptError: A file that cannot be read, a template that fails or leaves out what was said, or tokens that
+            the model does not have.
+    """
+    tokenizer = ChatTokenizer(folder)
+    words = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    largest = max(words.get_vocab(with_added_tokens=True).values(), default=-1)
+    if largest >= vocabulary:
+        raise ModelCorruptError(
+            f"tokenizer.json has tokens up to {largest}, and the model has {vocabulary}; is it of another model?"
+        )
+    try:
+        prompt = tokenizer.chat([{"role": "user", "content": _SAID}])
+    except Exception as error:  # a template is a program: it may fail in any way
+        raise ModelCorruptError(f"the chat template fails at a message of a user: {_reason(error)}") from error
+    if _SAID not in prompt or not len(tokenizer.encode(prompt, markup=True)):
+        raise ModelCorruptError("the chat template leaves out what a user says, or the tokenizer has no tokens for it")
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, OmnibusError) else repr(error)
