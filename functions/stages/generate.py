@@ -113,9 +113,7 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
     prompt = await _tokens(context, inputs.prompt)
     constraints = await _constraints(context, options)
     tells = options.top_logprobs is not None
-    # A prediction may be as long as a file.
-    encode, predicted = context.model.tokenizer.encode, options.prediction
-    prediction = await context.run(encode, predicted) if predicted else None
+    prediction = await _prediction(context, options)
     with _started(context, prompt, options, constraints, prediction) as generations:
         streams = [
             AnswerStream(context=context, token_bytes=context.model.tokenizer.token_bytes, index=index, tells=tells)
@@ -124,14 +122,7 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         choices = await asyncio.gather(
             *(stream.follow(generation) for stream, generation in zip(streams, generations, strict=True))
         )
-    usage = Usage(
-        prompt_tokens=generations[0].prompt_tokens,
-        completion_tokens=sum(stream.produced for stream in streams),
-        cached_tokens=generations[0].cached_tokens,
-        accepted_prediction_tokens=sum(one.accepted_tokens for one in generations),
-        rejected_prediction_tokens=sum(one.rejected_tokens for one in generations),
-        by_modality=inputs.prompt.counts,
-    )
+    usage = _usage(generations, streams, inputs.prompt)
     first = choices[0]
     context.note(**usage.model_dump(exclude={"by_modality"}, exclude_defaults=True), finish_reason=first.finish_reason)
     return GenerateOutputs(
@@ -139,6 +130,17 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         finish_reason=first.finish_reason,
         usage=usage,
         choices=tuple(choices) if tells or options.n > 1 else (),
+    )
+
+
+def _usage(generations: Sequence[Generation], streams: Sequence[AnswerStream], prompt: FusedPrompt) -> Usage:
+    return Usage(
+        prompt_tokens=generations[0].prompt_tokens,
+        completion_tokens=sum(stream.produced for stream in streams),
+        cached_tokens=generations[0].cached_tokens,
+        accepted_prediction_tokens=sum(one.accepted_tokens for one in generations),
+        rejected_prediction_tokens=sum(one.rejected_tokens for one in generations),
+        by_modality=prompt.counts,
     )
 
 
@@ -176,6 +178,13 @@ async def _constraints(context: Context[Generator], options: SamplingOptions) ->
         return [None] * options.n
     compile_ = context.model.grammars.compile
     return await context.run(compile_, options.format.type, options.format.definition, options.n)
+
+
+async def _prediction(context: Context[Generator], options: SamplingOptions) -> NDArray[np.int32] | None:
+    if not options.prediction:
+        return None
+    # It may be as long as a file.
+    return await context.run(context.model.tokenizer.encode, options.prediction)
 
 
 async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTokens:
