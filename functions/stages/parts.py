@@ -123,7 +123,7 @@ class SamplingOptions(Contract):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int = Field(default=0, ge=0, le=1_000_000_000, description="0: all.")
     min_p: float = Field(default=0.0, ge=0.0, le=1.0, description="Share of the likeliest token's probability.")
-    repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0, description="1: none.")
+    repetition_penalty: float = Field(default=1.0, ge=0.01, le=10.0, description="1: none.")
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     logit_bias: dict[TokenId, Bias] = Field(default_factory=dict, max_length=1024)

@@ -78,16 +78,17 @@ class LlamaDecoder:
         self.vocabulary = dims["vocabulary"]
         self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device, spin_us=_SPIN_US)
         self._takes_positions = "positions" in self._session.inputs
+        # The kernel for one row in 4 bits adds up in another order than the one for several, and rounding of the
+        # activations makes that difference as large as the rounding itself: a lone row brings a spare one along.
+        self.least_rows = 2 if manifest.quantisation == "q4" else 1
         self.pool = KvPool(
             layers=dims["layers"],
             kv_heads=dims["kv_heads"],
             head_dim=dims["head_dim"],
             slots=slots,
             capacity=context or context_tokens(manifest),
+            least=self.least_rows,
         )
-        # The kernel for one row in 4 bits adds up in another order than the one for several, and rounding of the
-        # activations makes that difference as large as the rounding itself: a lone row brings a spare one along.
-        self.least_rows = min(slots, 2 if manifest.quantisation == "q4" else 1)
         self._steps: dict[tuple[int, int, int], _Step] = {}
 
     def embed(self, tokens: NDArray[np.int32], media: Floats) -> Floats:

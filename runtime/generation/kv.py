@@ -15,16 +15,19 @@ class KvPool:
 
     Memory that no token was written to is never touched, so it costs nothing yet.
 
+    Args:
+        least: Rows that there are at least, whether or not somebody's answer may stand in them.
+
     Attributes:
-        slots: Rows.
+        slots: Rows that answers stand in.
         capacity: Tokens that fit into a row.
     """
 
-    def __init__(self, *, layers: int, kv_heads: int, head_dim: int, slots: int, capacity: int) -> None:
+    def __init__(self, *, layers: int, kv_heads: int, head_dim: int, slots: int, capacity: int, least: int = 1) -> None:
         self.slots = slots
         self.capacity = capacity
         self._parts: list[NDArray[np.float32]] = [
-            _untouched((slots, kv_heads, capacity, head_dim)) for _ in range(2 * layers)
+            _untouched((max(slots, least), kv_heads, capacity, head_dim)) for _ in range(2 * layers)
         ]
 
     @property

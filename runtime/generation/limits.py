@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bus.contracts import ModelManifest
+from bus.errors import InvalidInputError
 
 
 def context_tokens(manifest: ModelManifest) -> int:
@@ -19,12 +20,16 @@ class EngineConfig:
 
     Attributes:
         max_waiting: Requests that may wait for a slot before others are refused.
-        prefill_chunk: The most prompt tokens in one step; fewer while others wait for their next token.
+        prefill_chunk: The most prompt tokens in one step, at least 3; fewer while others wait for their next token.
+            Any number from 3 can be cut into pieces of which none is a single token, see `engine._chunk_end`.
         prefix_cache_nbytes: Memory for keys and values of earlier prompts and answers; 0: none is kept.
         speculative_tokens: The most tokens that are guessed and checked in one step while an answer is alone; 0: none.
         speculate: Whether every answer is guessed at, not only one whose request predicts it. Off: where a model's
             matrices are rounded, checking several tokens at once rounds otherwise than one after the other, and an
             answer would depend on who else was there.
+
+    Raises:
+        InvalidInputError: Names every value that is out of range.
     """
 
     max_waiting: int = 64
@@ -32,3 +37,13 @@ class EngineConfig:
     prefix_cache_nbytes: int = 128 * 2**20
     speculative_tokens: int = 7
     speculate: bool = False
+
+    def __post_init__(self) -> None:
+        least = {"max_waiting": 0, "prefill_chunk": 3, "prefix_cache_nbytes": 0, "speculative_tokens": 0}
+        problems = [
+            f"{name} is {getattr(self, name)}; it is at least {smallest}"
+            for name, smallest in least.items()
+            if getattr(self, name) < smallest
+        ]
+        if problems:
+            raise InvalidInputError("the generation engine's settings: " + "; ".join(problems), problems=problems)

@@ -90,8 +90,8 @@ def choose_tokens(samplers: Sequence[Sampler], logits: Floats) -> list[TokenChoi
     original = logits[asked]
     _adjust(samplers, logits)
     tokens = logits.argmax(axis=1)
-    # argmax finds a NaN before any number.
-    sound = logits[np.arange(len(tokens)), tokens] > -np.inf
+    # argmax finds a NaN before any number, and an infinity before all others.
+    sound = np.isfinite(logits[np.arange(len(tokens)), tokens])
     drawn = [row for row, sampler in enumerate(samplers) if not sampler.config.greedy and sound[row]]
     if drawn:
         chosen = [samplers[row] for row in drawn]

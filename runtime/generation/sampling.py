@@ -10,6 +10,9 @@ from bus.errors import InvalidInputError
 MAX_TOP_LOGPROBS = 20
 """The most alternatives that are told for a token; OpenAI's limit."""
 
+LEAST_REPETITION_PENALTY, MOST_REPETITION_PENALTY = 0.01, 100.0
+"""Beyond these, logits leave the numbers that there are."""
+
 # Below this, dividing by the temperature overflows, and nothing but the likeliest token is ever drawn.
 _GREEDY_BELOW = 1e-5
 
@@ -79,8 +82,11 @@ class SamplingConfig:
             yield f"top_p is {self.top_p}; it is more than 0 and at most 1"
         if not 0 <= self.min_p <= 1:
             yield f"min_p is {self.min_p}; it is from 0 to 1"
-        if not 0 < self.repetition_penalty < most:
-            yield f"repetition_penalty is {self.repetition_penalty}; it is more than 0"
+        if not LEAST_REPETITION_PENALTY <= self.repetition_penalty <= MOST_REPETITION_PENALTY:
+            yield (
+                f"repetition_penalty is {self.repetition_penalty}; "
+                f"it is from {LEAST_REPETITION_PENALTY} to {MOST_REPETITION_PENALTY}"
+            )
         for name in ("presence_penalty", "frequency_penalty"):
             if not -most < getattr(self, name) < most:
                 yield f"{name} is {getattr(self, name)}; it is finite"

@@ -134,7 +134,7 @@ class Scheduler:
         Args:
             least: Rows of the step; those beyond the decoding ones write where their owner will write next.
         """
-        spare = [0] * (min(least, self._pool.slots) - len(self.decoding))
+        spare = [0] * (least - len(self.decoding))
         if spare and self.prefilling is not None:
             spare[0] = self.prefilling.length
         tokens = [sequence.last for sequence in self.decoding] + [0] * len(spare)

@@ -23,6 +23,9 @@ from runtime.generation.request import MEDIA_TOKEN
 
 Tokens = Sequence[int]
 
+MOST_PREDICTED = 16384
+"""Tokens of a prediction that are looked at: they are put into an index between the steps of all answers."""
+
 _LONGEST, _SHORTEST = 4, 2
 _MOST_REST = 32
 
@@ -187,7 +190,7 @@ def speculation(
         config: Whether, and how far.
         draft: Guesses where nothing was predicted; None: a lookup does.
         prompt: int32 `(token,)`.
-        prediction: int32 `(token,)`, what the request expects of the answer.
+        prediction: int32 `(token,)`, what the request expects of the answer; its first `MOST_PREDICTED` count.
     """
     most = config.speculative_tokens
     if not most or (prediction is None and not config.speculate):
@@ -195,7 +198,7 @@ def speculation(
     if prediction is None:
         return Speculation(draft or PromptLookup(), prompt, most)
     # As if the prediction had followed the prompt once before.
-    history = np.concatenate([prompt[-_SHORTEST:], prediction, prompt])
+    history = np.concatenate([prompt[-_SHORTEST:], prediction[:MOST_PREDICTED], prompt])
     return Speculation(PromptLookup(), history, most)
 
 

@@ -229,3 +229,8 @@ async def test_embeddings_of_another_width_are_refused(engine: TextEngine) -> No
 def test_a_prompt_that_does_not_fit_together_is_refused(ids: np.ndarray, media: np.ndarray) -> None:
     with pytest.raises(InvalidInputError):
         PromptTokens(ids, media)
+
+
+def test_every_setting_that_an_engine_cannot_work_with_is_named_at_once() -> None:
+    with pytest.raises(InvalidInputError, match=r"max_waiting is -1.*prefill_chunk is 2; it is at least 3"):
+        EngineConfig(max_waiting=-1, prefill_chunk=2)

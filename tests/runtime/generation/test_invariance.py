@@ -16,8 +16,10 @@ import pytest
 from bus.contracts import ModelManifest
 from runtime.generation.decoder import LlamaDecoder
 from runtime.generation.engine import TextEngine
+from runtime.generation.grammar import GrammarCompiler
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import PromptTokens
+from runtime.generation.sampler import Constraint
 from runtime.generation.sampling import SamplingConfig
 from runtime.generation.tokenizer import ChatTokenizer
 from runtime.repository import Repository
@@ -40,8 +42,10 @@ def tokenizer(manifest: ModelManifest) -> ChatTokenizer:
 
 
 @contextmanager
-def running(manifest: ModelManifest, tokenizer: ChatTokenizer, config: EngineConfig) -> Iterator[TextEngine]:
-    decoder = LlamaDecoder(Repository().folder(manifest), manifest, slots=4, context=256)
+def running(
+    manifest: ModelManifest, tokenizer: ChatTokenizer, config: EngineConfig, *, slots: int = 4, threads: int = 0
+) -> Iterator[TextEngine]:
+    decoder = LlamaDecoder(Repository().folder(manifest), manifest, slots=slots, context=256, threads=threads)
     engine = TextEngine(decoder, tokenizer.token_bytes, config)
     engine.open()
     yield engine
@@ -54,8 +58,11 @@ def prompts(tokenizer: ChatTokenizer) -> list[PromptTokens]:
     return [PromptTokens(tokenizer.encode(text, markup=True), NO_MEDIA) for text in chats]
 
 
-async def tokens(engine: TextEngine, prompt: PromptTokens, sampling: SamplingConfig) -> list[int]:
-    return [token async for piece in engine.submit(prompt, sampling) for token in piece.token_ids]
+async def tokens(
+    engine: TextEngine, prompt: PromptTokens, sampling: SamplingConfig, constraint: Constraint | None = None
+) -> list[int]:
+    generation = engine.submit(prompt, sampling, constraint=constraint)
+    return [token async for piece in generation for token in piece.token_ids]
 
 
 async def in_turn(engine: TextEngine, prompts: list[PromptTokens]) -> list[list[int]]:
@@ -77,3 +84,35 @@ async def test_an_answer_is_the_same_alone_in_company_after_others_and_in_pieces
     assert first == alone
     assert again == alone
     assert pieces == alone
+
+
+async def test_an_answer_is_the_same_whatever_an_engine_is_set_to(
+    manifest: ModelManifest, tokenizer: ChatTokenizer, prompts: list[PromptTokens]
+) -> None:
+    with running(manifest, tokenizer, EngineConfig()) as engine:
+        right = await in_turn(engine, prompts[:2])
+    with running(manifest, tokenizer, EngineConfig(), slots=1, threads=1) as engine:
+        assert await in_turn(engine, prompts[:2]) == right
+    with running(manifest, tokenizer, EngineConfig(prefill_chunk=3), slots=2) as engine:
+        assert await in_turn(engine, prompts[:2]) == right
+
+
+async def test_an_answer_of_a_form_is_the_same_alone_and_beside_others(
+    manifest: ModelManifest, tokenizer: ChatTokenizer, prompts: list[PromptTokens]
+) -> None:
+    asked = [SamplingConfig(max_tokens=16, temperature=1.0, seed=seed) for seed in range(3)]
+    with running(manifest, tokenizer, EngineConfig()) as engine:
+        grammars = GrammarCompiler(tokenizer, manifest.dims["vocabulary"], manifest.parameters["end_tokens"])
+
+        def formed() -> list[Constraint]:
+            return list(grammars.compile("json_object", "", len(asked)))
+
+        alone = [
+            await tokens(engine, prompts[2], sampling, constraint)
+            for sampling, constraint in zip(asked, formed(), strict=True)
+        ]
+        together = await asyncio.gather(
+            *(tokens(engine, prompts[2], *one) for one in zip(asked, formed(), strict=True)),
+            tokens(engine, prompts[3], SETTINGS[1]),
+        )
+    assert together[: len(asked)] == alone

@@ -193,3 +193,23 @@ def test_every_bad_setting_is_named_at_once() -> None:
         SamplingConfig(max_tokens=0, temperature=-1, top_p=0, stop=("",))
     with pytest.raises(InvalidInputError, match=r"min_p is 2.*repetition_penalty is 0.*presence_penalty.*bias.*is 21"):
         SamplingConfig(min_p=2, repetition_penalty=0, presence_penalty=np.inf, logit_bias=((-1, 0.0),), top_logprobs=21)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_an_infinite_logit_is_no_number_to_choose_by(temperature: float) -> None:
+    infinite = LOGITS.copy()
+    infinite[2] = np.inf
+    sampler = Sampler(SamplingConfig(temperature=temperature))
+    assert choose_tokens([sampler], infinite[None]) == [None]
+
+
+@pytest.mark.parametrize("penalty", [1e-38, 0.001, 101.0, float("nan"), float("inf")])
+def test_a_repetition_penalty_that_logits_cannot_bear_is_refused(penalty: float) -> None:
+    with pytest.raises(InvalidInputError, match=r"it is from 0\.01 to 100"):
+        SamplingConfig(repetition_penalty=penalty)
+
+
+@pytest.mark.parametrize("penalty", [0.01, 100.0])
+def test_the_strongest_repetition_penalties_still_give_numbers(penalty: float) -> None:
+    chosen = after([0, 1], [60.0, -60.0, 0.0], prompt=[0, 1], repetition_penalty=penalty, temperature=1e-4)
+    assert np.isfinite(chosen).all()
