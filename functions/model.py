@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -74,6 +75,7 @@ class ResidentModel:
 
     def __init__(self, residency: Residency, name: str) -> None:
         self._residency, self._name = residency, name
+        self._loading: dict[str | None, _Loading] = {}
 
     @property
     def refs(self) -> tuple[str, ...]:
@@ -96,15 +98,45 @@ class ResidentModel:
             yield Held(lease.model, lease.refs)
 
     async def _load(self, version: str | None) -> Lease:
-        loading = asyncio.ensure_future(asyncio.to_thread(self._residency.lease, self._name, version))
-        try:
-            return await asyncio.shield(loading)
-        except asyncio.CancelledError:
-            # A thread cannot be cancelled: whoever stops waiting gives up what it will have got.
-            loading.add_done_callback(_give_up)
-            raise
+        """A lease after a load, which all who come meanwhile wait for in one thread."""
+        while True:
+            loading = self._loading.get(version) or self._begin(version)
+            loading.waiting += 1
+            try:
+                await asyncio.shield(loading.done)  # a thread cannot be cancelled
+                lease = self._residency.try_lease(self._name, version)
+            finally:
+                loading.waiting -= 1
+                if not loading.waiting:  # until then what was loaded stays, so that each of them gets it
+                    loading.end()
+            if lease is not None:
+                return lease
+
+    def _begin(self, version: str | None) -> _Loading:
+        # A thread of its own: it may wait for runs to end that need threads of the loop's own.
+        thread = ThreadPoolExecutor(1, thread_name_prefix="omnibus-load")
+        done = asyncio.get_running_loop().run_in_executor(thread, self._residency.lease, self._name, version)
+        thread.shutdown(wait=False)
+        loading = self._loading[version] = _Loading(done)
+        done.add_done_callback(lambda _: self._loading.pop(version))
+        return loading
 
 
-def _give_up(loading: asyncio.Future[Lease]) -> None:
-    if not loading.cancelled() and loading.exception() is None:
-        loading.result().release()
+class _Loading:
+    """A load that is under way, and how many wait for it."""
+
+    def __init__(self, done: asyncio.Future[Lease]) -> None:
+        self.done = done
+        self.waiting = 0
+
+    def end(self) -> None:
+        """Give up what was loaded, now or when it is."""
+        if self.done.done():
+            _give_up(self.done)
+        else:
+            self.done.add_done_callback(_give_up)
+
+
+def _give_up(done: asyncio.Future[Lease]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        done.result().release(ran=False)

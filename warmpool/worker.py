@@ -47,6 +47,8 @@ log = logging.getLogger("omnibus.worker")
 
 _CLEANING_FUNCTION = "media.fetch"
 _CLEAN_EVERY_S = 3600.0
+_PATIENCE_S = 10.0
+"""How long a model's load waits for the runs of those that it takes the memory of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +195,11 @@ class Worker:
     async def _models(self, bus: NatsBus, stack: AsyncExitStack) -> WorkerModels:
         repository, bucket = Repository(self._config.models), await bus.bucket("models")
         budget = self._config.model_memory_nbytes
-        residency = Residency({} if budget is None else {"cpu": budget}, ledger=MemoryLedger(repository.root / MEMORY))
+        residency = Residency(
+            {} if budget is None else {"cpu": budget},
+            ledger=MemoryLedger(repository.root / MEMORY),
+            patience_s=_PATIENCE_S,
+        )
         stack.callback(residency.close)
 
         async def announce(manifest: ModelManifest) -> None:

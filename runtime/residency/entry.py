@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from runtime.residency.policy import Resident
+
+log = logging.getLogger("omnibus.residency")
 
 _MEASURED_RUNS = 3
 """Runs after which a model has taken what it takes."""
@@ -38,7 +41,9 @@ class Entry:
     def __init__(self, name: str, source: ModelSource, pinned: bool) -> None:
         self.name, self.source, self.pinned = name, source, pinned
         self.loaded = self.retired = False
-        self.lingers_until_s = 0.0
+        self.lingers_until_s = self.loaded_s = 0.0
+        self.makes_way_for: Entry | None = None
+        """What waits until its runs have ended and it can leave; no new ones begin meanwhile."""
         self.unmeasured_runs = _MEASURED_RUNS
         self.model: Any = None
         self.nbytes = 0
@@ -85,3 +90,13 @@ class Lease:
         if held:
             self.model = None
             self._release(self._entry, ran)
+
+
+def close_all(models: Iterable[Any]) -> None:
+    """Close the models that can be closed."""
+    for model in models:
+        try:
+            if (close := getattr(model, "close", None)) is not None:
+                close()
+        except Exception:  # of a deployer's own model: what was run has its answer, and the others are closed, too
+            log.exception("a model did not close")

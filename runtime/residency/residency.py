@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock, RLock
+from collections.abc import Callable, Mapping
+from threading import Condition, Lock, RLock
 from typing import Any
 
-from bus.errors import ModelNotFoundError, OverloadedError
+from bus.errors import ModelNotFoundError, OmnibusError, OverloadedError
 from runtime.engines.heap import give_back
-from runtime.residency.entry import Entry, Lease, ModelSource
+from runtime.residency.entry import Entry, Lease, ModelSource, close_all
 from runtime.residency.host import free_nbytes, resident_nbytes
 from runtime.residency.ledger import MemoryLedger
-from runtime.residency.policy import Resident, Room, make_room
+from runtime.residency.policy import Resident
+from runtime.residency.rooms import Rooms
 
 log = logging.getLogger("omnibus.residency")
 
 _RESERVE_NBYTES = 256 << 20
 _RETRY_AFTER_S = 1.0
+_LOOK_EVERY_S = 0.1
+"""Whoever waits for room looks again so often: a host's memory tells nobody that it is free."""
 
 
 class Residency:
@@ -30,6 +33,9 @@ class Residency:
         free: What the host has left; None: unknown.
         resident: What this process takes.
         reserve_nbytes: What is always left to the host: runs need memory, too.
+        patience_s: How long a load waits for the runs of others to end, while no new ones of theirs begin; 0: it is
+            refused at once, and a model that is always busy keeps others out for good.
+        tenure_s: How long a model that was loaded is used before it makes way for another one.
         clock: Seconds, from anywhere.
     """
 
@@ -41,12 +47,16 @@ class Residency:
         free: Callable[[], int | None] = free_nbytes,
         resident: Callable[[], int] = resident_nbytes,
         reserve_nbytes: int = _RESERVE_NBYTES,
+        patience_s: float = 0.0,
+        tenure_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._budgets = dict(budgets or {})
-        self._ledger, self._free, self._resident_now, self._reserve = ledger, free, resident, reserve_nbytes
-        self._clock = clock
+        self._rooms = Rooms(budgets or {}, ledger, free, reserve_nbytes)
+        self._ledger, self._resident_now = ledger, resident
+        self._patience_s, self._tenure_s, self._clock = patience_s, tenure_s, clock
         self._lock = Lock()
+        self._moved = Condition(self._lock)
+        """A lease was given up, a model has left, or one need not make way any more."""
         # One at a time: what a load takes is told from the size of the process, and room is made for one after another.
         self._loads = RLock()
         self._current: dict[str, Entry] = {}
@@ -83,11 +93,13 @@ class Residency:
             OmnibusError: What loading it raised.
         """
         with self._lock:
-            entry = self._take(self._version(name, version))
-        return self._loaded(entry)
+            while (entry := self._version(name, version)).makes_way_for is not None:
+                self._moved.wait()
+            self._take(entry)
+        return self._loaded(entry, self._patience_s)
 
     def try_lease(self, name: str, version: str | None = None) -> Lease | None:
-        """The model if it is in memory, without waiting for anything.
+        """The model if it is in memory and need not make way for another one, without waiting for anything.
 
         Args:
             name: What it is asked for by.
@@ -95,14 +107,15 @@ class Residency:
         """
         with self._lock:
             entry = self._version(name, version)
-            return Lease(self._take(entry), self._release) if entry.loaded else None
+            ready = entry.loaded and entry.makes_way_for is None
+            return Lease(self._take(entry), self._release) if ready else None
 
     def warm(self, name: str) -> bool:
         """Load a model unless another one would have to leave for it; tells whether it is in memory."""
         with self._loads:
             with self._lock:
                 entry = self._entry(name)
-                if not entry.loaded and self._room(entry.source)[0].evict:
+                if not entry.loaded and self._rooms.room(entry.source, self._all)[0].evict:
                     return False
                 self._take(entry)
             try:
@@ -140,7 +153,7 @@ class Residency:
             self._current[name] = fresh
             old.retired, old.lingers_until_s = True, self._clock() + linger_s
             gone = self._drop_if_over(old)
-        _close_all([gone])
+        close_all([gone])
         lease.release(ran=False)
         log.info("%s: %s took the place of %s", name, ", ".join(source.refs), ", ".join(old.source.refs))
 
@@ -148,7 +161,7 @@ class Residency:
         """Let versions go whose time to linger is over; to be called now and then."""
         with self._lock:
             gone = [model for entry in list(self._all) if (model := self._drop_if_over(entry)) is not None]
-        _close_all(gone)
+        close_all(gone)
 
     def residents(self) -> tuple[Resident, ...]:
         """Every model in memory, also one whose last runs are ending."""
@@ -162,7 +175,7 @@ class Residency:
             for entry in entries:
                 entry.retired, entry.lingers_until_s = True, 0.0
             gone = [model for entry in entries if (model := self._drop_if_over(entry)) is not None]
-        _close_all(gone)
+        close_all(gone)
 
     def _entry(self, name: str) -> Entry:
         if name not in self._current:
@@ -187,16 +200,23 @@ class Residency:
         entry.leases, entry.last_used = entry.leases + 1, self._uses
         return entry
 
-    def _loaded(self, entry: Entry) -> Lease:
+    def _loaded(self, entry: Entry, patience_s: float = 0.0) -> Lease:
         """The lease that was counted already, once its model is there."""
+        until_s = self._clock() + patience_s
         try:
-            with self._loads:
-                if not entry.loaded:
-                    self._load(entry)
-            return Lease(entry, self._release)
+            while True:
+                with self._loads:
+                    refusal = None if entry.loaded else self._evict(entry)
+                    if refusal is None:
+                        if not entry.loaded:
+                            self._load(entry)
+                        return Lease(entry, self._release)
+                self._wait_for_room(entry, refusal, until_s)
         except BaseException:
             self._release(entry, ran=False)
             raise
+        finally:
+            self._call_off(entry)
 
     def _load(self, entry: Entry) -> None:
         self._evict(entry)
@@ -204,7 +224,7 @@ class Residency:
         model = entry.source.load()
         give_back()
         with self._lock:
-            entry.model, entry.loaded, entry.baseline = model, True, before
+            entry.model, entry.loaded, entry.loaded_s, entry.baseline = model, True, self._clock(), before
             # What earlier processes measured includes runs, which this one has not made yet.
             known = self._ledger.get(entry.source.key) if self._ledger is not None else None
             entry.nbytes = max(self._resident_now() - before, known or 0) or entry.source.estimate_nbytes
@@ -213,52 +233,37 @@ class Residency:
                     other.baseline = None  # what it grows by from now on may be this one's
         self._remember(entry)
 
-    def _evict(self, entry: Entry) -> None:
+    def _evict(self, entry: Entry) -> OmnibusError | None:
+        """Make room for a model; tells why there is none."""
         with self._lock:
-            room, leaving = self._room(entry.source)
+            room, leaving = self._rooms.room(entry.source, self._all)
             if room.missing_nbytes:
-                raise self._refused(entry, room.missing_nbytes)
+                return self._rooms.refused(entry, room.missing_nbytes, self._all)
             gone = [self._drop(one) for one in leaving]
-        _close_all(gone)
+        close_all(gone)
         if gone:
             give_back()
             log.info("%s left for %s", ", ".join(one.name for one in room.evict), entry.name)
+        return None
 
-    def _room(self, source: ModelSource) -> tuple[Room, Sequence[Entry]]:
-        """How room is made for a model, and the entries that leave for it."""
-        entries = [one for one in self._all if one.loaded and one.source.device == source.device]
-        residents = [one.resident() for one in entries]
-        free = self._free() if source.device == "cpu" else None
-        left = None if free is None else max(0, free - self._reserve)
-        budget = self._budgets.get(source.device)
-        room = make_room(self._need(source), residents, budget_nbytes=budget, free_nbytes=left)
-        leaving = [
-            one for one, seen in zip(entries, residents, strict=True) if any(seen is gone for gone in room.evict)
-        ]
-        return room, leaving
+    def _wait_for_room(self, entry: Entry, refusal: OmnibusError, until_s: float) -> None:
+        """Wait until a run of a model has ended that makes way for this one."""
+        with self._lock:
+            now_s = self._clock()
+            _, leaving = self._rooms.room(entry.source, self._all, running=False)
+            if not leaving or now_s >= until_s:
+                raise refusal
+            for one in leaving:
+                if one.makes_way_for is None and now_s >= one.loaded_s + self._tenure_s:
+                    one.makes_way_for = entry
+            self._moved.wait(min(_LOOK_EVERY_S, until_s - now_s))
 
-    def _need(self, source: ModelSource) -> int:
-        known = self._ledger.get(source.key) if self._ledger is not None else None
-        return source.estimate_nbytes if known is None else known
-
-    def _refused(self, entry: Entry, missing: int) -> OverloadedError:
-        device, need = entry.source.device, self._need(entry.source)
-        budget = self._budgets.get(device)
-        held = [one.resident() for one in self._all if one.loaded and one.source.device == device]
-        holders = ", ".join(
-            f"{one.name} {one.nbytes / 1e6:.0f} MB ({'pinned' if one.pinned else f'{one.leases} runs'})" for one in held
-        )
-        limit = "the host's memory" if budget is None else f"the budget of {budget / 1e6:.0f} MB"
-        never = budget is not None and need > budget
-        return OverloadedError(
-            f"no room for {entry.name} on {device}: it takes {need / 1e6:.0f} MB, {missing / 1e6:.0f} MB more than "
-            f"{limit} has left; held by {holders or 'nobody'}" + ("; raise OMNIBUS_MODEL_MEMORY" if never else ""),
-            retryable=not never,
-            retry_after_s=None if never else _RETRY_AFTER_S,
-            need_nbytes=need,
-            missing_nbytes=missing,
-            held_by=[one.name for one in held],
-        )
+    def _call_off(self, entry: Entry) -> None:
+        with self._lock:
+            for one in self._all:
+                if one.makes_way_for is entry:
+                    one.makes_way_for = None
+            self._moved.notify_all()
 
     def _release(self, entry: Entry, ran: bool) -> None:
         with self._lock:
@@ -269,9 +274,10 @@ class Residency:
                 entry.unmeasured_runs -= 1
                 entry.baseline = entry.baseline if entry.unmeasured_runs else None
             gone = self._drop_if_over(entry)
+            self._moved.notify_all()
         if measured:
             self._remember(entry)
-        _close_all([gone])
+        close_all([gone])
 
     def _remember(self, entry: Entry) -> None:
         if self._ledger is not None and entry.source.key:
@@ -286,13 +292,5 @@ class Residency:
 
     def _drop(self, entry: Entry) -> Any:
         model, entry.model, entry.loaded, entry.baseline = entry.model, None, False, None
+        entry.makes_way_for = None
         return model
-
-
-def _close_all(models: Iterable[Any]) -> None:
-    for model in models:
-        try:
-            if (close := getattr(model, "close", None)) is not None:
-                close()
-        except Exception:  # of a deployer's own model: what was run has its answer, and the others are closed, too
-            log.exception("a model did not close")

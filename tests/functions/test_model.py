@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from threading import Event
 from typing import Any
 
@@ -67,6 +68,31 @@ async def test_a_load_that_nobody_waits_for_any_more_holds_nothing() -> None:
     async with asyncio.timeout(10):
         while residency.residents()[0].leases:
             await asyncio.sleep(0)
+
+
+async def test_all_who_wait_for_a_load_wait_in_one_thread() -> None:
+    begun, go = Event(), Event()
+
+    def load() -> str:
+        begun.set()
+        go.wait()
+        return "weights"
+
+    residency = Residency()
+    residency.add("a", ModelSource(refs=("a@1",), load=load))
+    model = ResidentModel(residency, "a")
+
+    async def run() -> str:
+        async with model.hold() as held:
+            return str(held.model)
+
+    runs = [asyncio.create_task(run()) for _ in range(20)]
+    await asyncio.to_thread(begun.wait)
+    runs[0].cancel()
+    assert sum(one.name.startswith("omnibus-load") for one in threading.enumerate()) == 1
+    go.set()
+    assert await asyncio.gather(*runs[1:]) == ["weights"] * 19
+    assert residency.residents()[0].leases == 0
 
 
 async def test_a_load_that_fails_is_told_to_the_run() -> None:
