@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import ormsgpack
@@ -67,20 +68,32 @@ def decode(kind: type[C], data: bytes) -> C:
     return validate(kind, fields)
 
 
-def validate(kind: type[C], fields: dict[str, Any]) -> C:
+def validate(kind: type[C], fields: dict[str, Any], names: Mapping[str, str] | None = None) -> C:
     """A contract from plain values.
 
+    Args:
+        kind: The contract.
+        fields: Values by name.
+        names: What the caller calls a field, where that is something else.
+
     Raises:
-        InvalidInputError: Names every field that is outside the contract.
+        InvalidInputError: Names every field that is outside the contract; its `param` is the first.
     """
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        paths = [_path(problem["loc"], names or {}) for problem in found]
         problems = [
-            f"{'.'.join(map(str, problem['loc'])) or kind.__name__}: {problem['msg']}{got(problem['input'])}"
-            for problem in error.errors(include_url=False, include_context=False)
+            f"{path or kind.__name__}: {problem['msg']}{got(problem['input'])}"
+            for path, problem in zip(paths, found, strict=True)
         ]
-        raise InvalidInputError(f"{kind.__name__}: " + "; ".join(problems), problems=problems) from error
+        told = f"{kind.__name__}: " + "; ".join(problems)
+        raise InvalidInputError(told, problems=problems, param=paths[0] or None) from error
+
+
+def _path(place: tuple[int | str, ...], names: Mapping[str, str]) -> str:
+    return ".".join(names.get(str(part), str(part)) if not depth else str(part) for depth, part in enumerate(place))
 
 
 def got(value: Any) -> str:

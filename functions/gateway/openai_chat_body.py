@@ -231,7 +231,10 @@ def _sampling(body: ChatBody) -> SamplingOptions:
         "prediction": None if body.prediction is None else body.prediction.text,
         **{name: getattr(body, name) for name in _SAMPLING},
     }
-    return validate(SamplingOptions, {name: value for name, value in fields.items() if value is not None})
+    names = {"format": "response_format"}
+    if body.max_completion_tokens is not None:
+        names["max_tokens"] = "max_completion_tokens"
+    return validate(SamplingOptions, {name: value for name, value in fields.items() if value is not None}, names)
 
 
 def _format(wanted: ResponseFormat) -> dict[str, str] | None:
