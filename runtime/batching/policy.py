@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -52,7 +52,8 @@ class BatchPolicy(Generic[T]):
     def __init__(self, limit: int | Limit, max_wait_s: float = 0.0) -> None:
         self._limit: Limit = limit if callable(limit) else lambda bucket: limit
         self._max_wait_s = max_wait_s
-        self._queues: dict[Hashable, dict[str, deque[Item[T]]]] = {}
+        # Ordered and found by identity: a call that is given up may take thousands of items out of many thousands.
+        self._queues: dict[Hashable, dict[str, OrderedDict[Item[T], None]]] = {}
         self._served: dict[str, int] = {}
         self._turns = 0
 
@@ -68,14 +69,14 @@ class BatchPolicy(Generic[T]):
         """
         if self._limit(item.bucket) < 1:
             raise InvalidInputError(f"a batch of {item.bucket!r} takes {self._limit(item.bucket)} items")
-        self._queues.setdefault(item.bucket, {}).setdefault(item.tenant, deque()).append(item)
+        self._queues.setdefault(item.bucket, {}).setdefault(item.tenant, OrderedDict())[item] = None
 
     def remove(self, item: Item[T]) -> bool:
         """Let an item go that nobody waits for any more; tells whether it was still waiting."""
         queue = self._queues.get(item.bucket, {}).get(item.tenant)
         if queue is None or item not in queue:
             return False
-        queue.remove(item)
+        del queue[item]
         self._forget(item.bucket, item.tenant)
         return True
 
@@ -84,7 +85,7 @@ class BatchPolicy(Generic[T]):
         due = [bucket for bucket in self._queues if self._due_s(bucket) <= now_s]
         if not due:
             return []
-        heads = [queue[0] for bucket in due for queue in self._queues[bucket].values()]
+        heads = [_first(queue) for bucket in due for queue in self._queues[bucket].values()]
         first = min(heads, key=lambda head: (self._served.get(head.tenant, -1), head.arrived_s))
         return self._fill(first)
 
@@ -102,7 +103,7 @@ class BatchPolicy(Generic[T]):
             for name in list(order):
                 if len(batch) == limit:
                     break
-                batch.append(tenants[name].popleft())
+                batch.append(tenants[name].popitem(last=False)[0])
                 self._turns += 1
                 self._served[name] = self._turns
                 if not tenants[name]:
@@ -115,7 +116,7 @@ class BatchPolicy(Generic[T]):
         queues = self._queues[bucket].values()
         if sum(map(len, queues)) >= self._limit(bucket):
             return float("-inf")
-        return min(queue[0].arrived_s for queue in queues) + self._max_wait_s
+        return min(_first(queue).arrived_s for queue in queues) + self._max_wait_s
 
     def _forget(self, bucket: Hashable, tenant: str) -> None:
         """Keep nothing of queues that are empty, nor of tenants that have gone."""
@@ -130,3 +131,7 @@ class BatchPolicy(Generic[T]):
         elif len(self._served) > _REMEMBERED:
             waiting = {name for queues in self._queues.values() for name in queues}
             self._served = {name: turn for name, turn in self._served.items() if name in waiting}
+
+
+def _first(queue: OrderedDict[Item[T], None]) -> Item[T]:
+    return next(iter(queue))

@@ -86,6 +86,24 @@ def test_an_item_that_leaves_is_not_taken() -> None:
     assert one.due_s() is None
 
 
+def test_an_item_that_leaves_is_compared_with_none_that_stays() -> None:
+    compared = 0
+
+    class Counted(Item[str]):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += self is not other
+            return self is other
+
+        __hash__ = Item.__hash__
+
+    items = [Counted(str(number), "b", "t", 0.0) for number in range(1000)]
+    waiting = policy(*items, limit=2000)
+    assert all(waiting.remove(one) for one in items[500:])
+    assert taken(waiting, 20.0) == " ".join(map(str, range(500)))
+    assert compared < 1000  # of a quarter of a million
+
+
 def test_a_bucket_may_have_a_limit_of_its_own() -> None:
     one: BatchPolicy[str] = BatchPolicy(lambda bucket: 1 if bucket == "long" else 3)
     for n in range(4):
