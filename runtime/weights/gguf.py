@@ -85,6 +85,8 @@ class GgufFile:
         metadata = {reader.string(): reader.value(reader.take("I")[0]) for _ in range(key_count)}
         infos = [self._info(reader) for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
+        if type(alignment) is not int or alignment < 1 or alignment % 8:
+            raise self._corrupt(f"gives {alignment!r} as its alignment, not a multiple of 8")
         start = -(-reader.position // alignment) * alignment
         return metadata, {name: _Tensor(encoding, shape, start + offset) for name, encoding, shape, offset in infos}
 
@@ -96,7 +98,12 @@ class GgufFile:
         if kind not in ENCODINGS:
             known = ", ".join(encoding.name for encoding in ENCODINGS.values())
             raise self._corrupt(f"has tensor {name!r} of GGML type {kind}; {known} are read")
-        return name, ENCODINGS[kind], shape, offset
+        encoding = ENCODINGS[kind]
+        if prod(shape[-1:]) % encoding.block:
+            raise self._corrupt(
+                f"has tensor {name!r} of shape {shape}, whose rows are no whole blocks of {encoding.block}"
+            )
+        return name, encoding, shape, offset
 
     def _check_extent(self) -> None:
         for name, tensor in self._tensors.items():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf as gguf_package
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -149,3 +150,34 @@ def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(safetensors(b"[" * 100_000))
     with pytest.raises(ModelCorruptError):
         SafetensorsFile(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "alignment"), [("float32", 32.0), ("int32", -32), ("uint32", 0), ("uint32", 7), ("string", "32")]
+)
+def test_an_alignment_that_would_move_the_tensors_is_refused(kind: str, alignment: Any, tmp_path: Path) -> None:
+    writer = gguf_package.GGUFWriter(tmp_path / "x.gguf", "llama")
+    getattr(writer, f"add_{kind}")("general.alignment", alignment)
+    writer.add_tensor("w", np.ones((4, 64), np.float32))
+    finish(writer)
+    with pytest.raises(ModelCorruptError, match="alignment"):
+        GgufFile(tmp_path / "x.gguf")
+
+
+@pytest.mark.parametrize("width", [1, 33, 63])
+def test_rows_that_are_no_whole_blocks_are_refused(width: int, tmp_path: Path) -> None:
+    writer = gguf_package.GGUFWriter(tmp_path / "x.gguf", "llama")
+    kind = gguf_package.GGMLQuantizationType.Q8_0
+    writer.add_tensor("w", gguf_package.quantize(np.ones((2, 64), np.float32), kind), raw_dtype=kind)
+    finish(writer)
+    whole = (tmp_path / "x.gguf").read_bytes()
+    (tmp_path / "x.gguf").write_bytes(whole.replace(struct.pack("<QQ", 64, 2), struct.pack("<QQ", width, 2)))
+    with pytest.raises(ModelCorruptError, match="no whole blocks of 32"):
+        GgufFile(tmp_path / "x.gguf")
+
+
+def finish(writer: gguf_package.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
