@@ -107,6 +107,8 @@ class Opening:
         try:
             return onnxruntime.InferenceSession(str(path), options, providers=providers)
         except Exception as error:  # the driver's exceptions have no common class
-            if type(error).__module__.startswith("onnxruntime") or isinstance(error, OSError):
+            # Garbage in a message of its own makes a UnicodeError of it; what it has no class for is a RuntimeError.
+            foreign = type(error).__module__.startswith("onnxruntime")
+            if foreign or isinstance(error, OSError | UnicodeError | RuntimeError):
                 raise ModelCorruptError(f"model {path} cannot be opened: {error}", file=str(path)) from error
             raise
