@@ -157,7 +157,8 @@ class TextEngine:
             with self._work:
                 self._work.wait_for(lambda: self._closed or len(self._scheduler))
                 if self._closed:
-                    self._drop_all(CancelledRequestError("the generation engine was closed"))
+                    for sequence in self._scheduler.everyone():
+                        self._end(sequence, CancelledRequestError("the generation engine was closed"))
                     return
                 self._drop_unwanted()
                 prefill = self._scheduler.next_prefill()
@@ -282,16 +283,14 @@ class TextEngine:
         return "length" if full else None
 
     def _drop_unwanted(self) -> None:
-        now_s = time.time()
         for sequence in self._scheduler.everyone():
-            if sequence.deadline_s is not None and now_s > sequence.deadline_s:
-                self._end(sequence, DeadlineExceededError("the request's deadline passed while it was generated"))
-            elif sequence.generation.abandoned or sequence.is_cancelled():
-                self._end(sequence, CancelledRequestError("the request was cancelled while it was generated"))
+            self._guard([sequence], partial(self._drop_if_unwanted, sequence))
 
-    def _drop_all(self, error: OmnibusError) -> None:
-        for sequence in self._scheduler.everyone():
-            self._end(sequence, error)
+    def _drop_if_unwanted(self, sequence: Sequence) -> None:
+        if sequence.deadline_s is not None and time.time() > sequence.deadline_s:
+            self._end(sequence, DeadlineExceededError("the request's deadline passed while it was generated"))
+        elif sequence.generation.abandoned or sequence.is_cancelled():
+            self._end(sequence, CancelledRequestError("the request was cancelled while it was generated"))
 
     def _end(self, sequence: Sequence, error: OmnibusError) -> None:
         self._scheduler.remove(sequence)

@@ -231,6 +231,17 @@ def test_a_prompt_that_does_not_fit_together_is_refused(ids: np.ndarray, media: 
         PromptTokens(ids, media)
 
 
+async def test_a_cancel_check_that_fails_ends_its_own_request_and_no_other(engine: TextEngine) -> None:
+    def fails() -> bool:
+        raise RuntimeError("nobody knows")
+
+    beside = engine.submit(prompt(5, 17, 250), SamplingConfig(max_tokens=10))
+    broken = engine.submit(prompt(3), SamplingConfig(max_tokens=10), is_cancelled=fails)
+    with pytest.raises(EngineError, match="nobody knows"):
+        await collect(broken)
+    assert (await collect(beside))[1] == expected([5, 17, 250], 10)
+
+
 def test_every_setting_that_an_engine_cannot_work_with_is_named_at_once() -> None:
     with pytest.raises(InvalidInputError, match=r"max_waiting is -1.*prefill_chunk is 2; it is at least 3"):
         EngineConfig(max_waiting=-1, prefill_chunk=2)
