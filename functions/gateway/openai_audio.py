@@ -10,6 +10,7 @@ from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from pydantic_core import to_json
 
 from bus.contracts import Modality, TokenChunk
+from bus.contracts.codec import validate
 from bus.errors import InvalidInputError, MediaUnsupportedError, OmnibusError
 from functions.gateway import requests
 from functions.gateway.errors import error_body
@@ -44,17 +45,18 @@ async def create_transcription(
         MediaError: A file that cannot be read, or has no sound.
     """
     models_of(request).check("transcribe", model)
+    _check(response_format, granularities or (), stream)
+    fields = {
+        "language": language or None,
+        "timestamps": response_format in _TIMED_FORMATS,
+        "words": "word" in (granularities or ()),
+        "prompt": prompt,
+        "stream": stream,
+    }
+    options = validate(TranscribeOptions, fields).model_dump(exclude_defaults=True)
     source = await stored(
         services_of(request).store, await file.read(), file.content_type or "", _sound_or_video(file), file.filename
     )
-    _check(response_format, granularities or (), stream)
-    options = TranscribeOptions(
-        language=language or None,
-        timestamps=response_format in _TIMED_FORMATS,
-        words="word" in (granularities or ()),
-        prompt=prompt,
-        stream=stream,
-    ).model_dump(exclude_defaults=True)
     inputs = {"media": [source.model_dump(exclude_none=True)], "options": options}
     if requests.wants_async(request):
         return await requests.enqueue(request, "transcribe", inputs)

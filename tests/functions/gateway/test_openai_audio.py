@@ -111,6 +111,7 @@ def test_a_file_that_is_no_media_or_empty_is_refused(openai: OpenAI) -> None:
             {"model": "transcribe", "response_format": "verbose_json", "timestamp_granularities[]": "letter"},
             "timestamp_granularities[].0",
         ),
+        ({"model": "transcribe", "prompt": "word " * 1000}, "prompt"),
     ],
 )
 def test_a_form_field_that_is_wrong_is_named(http: httpx.Client, form: dict[str, str], param: str) -> None:
