@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 import functions.stages.audio.preprocess
 import functions.stages.audio.transcribe
-import functions.stages.video.preprocess  # noqa: F401 - registers a function
-from bus.contracts import MediaLimits, TensorRef
-from bus.errors import InvalidInputError, MediaUnreadableError, MediaUnsupportedError
+import functions.stages.video.preprocess
+from bus.contracts import Event, MediaLimits, TensorRef, TokenChunk
+from bus.errors import CancelledRequestError, InvalidInputError, MediaUnreadableError, MediaUnsupportedError
 from bus.store.media import save_media
+from functions.context import Context
 from functions.environment import FunctionEnvironment
+from functions.registry import registry
 from runtime.media.audio import decode
+from runtime.speech.whisper import Whisper
 from tests.made.films import film
 from tests.made.sounds import encoded, wav
 from tests.made.voice import RATE_HZ, said
@@ -125,6 +128,29 @@ async def test_a_stream_tells_the_text_window_by_window(environment: FunctionEnv
     told = [chunk.text for chunk in environment.chunks]
     assert [words(text) for text in told] == [words(QUESTION), words(STORY)]
     assert "".join(told) == outputs["transcripts"][0]["text"]
+
+
+async def test_who_cancels_between_windows_waits_for_no_other_one(environment: FunctionEnvironment) -> None:
+    sound = np.concatenate([piece for text in (QUESTION, STORY) * 2 for piece in (said(text), pause(30))])
+    told: list[TokenChunk] = []
+
+    async def tell(chunk: TokenChunk) -> None:
+        told.append(chunk)
+
+    inputs = {"clips": await preprocess(environment, wav(sound, RATE_HZ)), "options": {"stream": True}}
+    context: Context[Whisper] = Context(
+        event=Event(request="r", stage="listen", function="audio.transcribe", pipeline="none", created_s=0.0),
+        model=await environment.model(registry.get("audio.transcribe")),
+        store=environment.store,
+        tensors=environment.tensors,
+        emit_chunk=tell,
+        is_cancelled=lambda: bool(told),
+    )
+    with pytest.raises(CancelledRequestError):
+        await functions.stages.audio.transcribe.transcribe(
+            context, functions.stages.audio.transcribe.TranscribeInputs.model_validate(inputs)
+        )
+    assert [words(chunk.text) for chunk in told] == [words(QUESTION)]
 
 
 async def test_words_have_their_times_in_the_clip(environment: FunctionEnvironment) -> None:
