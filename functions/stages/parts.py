@@ -115,6 +115,10 @@ Bias = Annotated[float, Field(ge=-100.0, le=100.0)]
 """What is added to a token's logit."""
 
 
+StopText = Annotated[str, Field(min_length=1, max_length=1024)]
+"""A text that ends an answer."""
+
+
 class SamplingOptions(Contract):
     """How the next token is chosen and when to stop; OpenAI's names and meanings."""
 
@@ -131,7 +135,7 @@ class SamplingOptions(Contract):
     n: int = Field(default=1, ge=1, le=16, description="Answers to one prompt.")
     format: AnswerFormat | None = Field(default=None, description="None: free text.")
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64, description="None: derived from the request id.")
-    stop: tuple[str, ...] = Field(default=(), max_length=16)
+    stop: tuple[StopText, ...] = Field(default=(), max_length=16)
     prediction: str = Field(default="", max_length=1_000_000, description="What the answer may repeat, to be faster.")
 
 

@@ -197,6 +197,8 @@ def test_a_field_that_is_wrong_or_not_supported_is_named(openai: OpenAI, fields:
         {"max_completion_tokens": 0},
         {"response_format": {"type": "regex", "regex": "a" * 65537}},
         {"stop": ["x"] * 99},
+        {"stop": ""},
+        {"stop": "x" * 1025},
         {"n": 99},
         {"min_p": 2},
         {"logit_bias": {"word": 1}},
