@@ -57,7 +57,7 @@ def setup(repository: Repository) -> Kokoro:
     setup=setup,
     models=("kokoro-82m",),
     group="speech",
-    version=2,
+    version=3,
     cacheable=True,
     streams=True,
     timeout_s=900.0,
@@ -127,7 +127,9 @@ async def _streamed(
 
 async def _pieces(context: Context[Kokoro], inputs: SpeakInputs, options: SpeechOptions) -> list[str]:
     try:
-        return await context.run(lambda: context.model.plan(inputs.text, options.voice, early=options.stream))
+        return await context.run(
+            lambda: context.model.plan(inputs.text, options.voice, speed=options.speed, early=options.stream)
+        )
     except NothingToSayError as error:
         if inputs.optional:
             raise Skip(error.message) from error

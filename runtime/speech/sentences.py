@@ -19,7 +19,8 @@ def pieces(sentences: Iterable[str], *, most: int, good: int, first: int | None 
     out: list[str] = []
     limit = good if first is None else min(good, first)
     for sentence in sentences:
-        for part in split(sentence, most) if limit >= good else _clauses(sentence, limit, most):
+        # A part without marks is cut at a word where it is far longer than what is waited for.
+        for part in split(sentence, most) if limit >= good else _clauses(sentence, limit, min(most, 2 * limit)):
             if out and len(out[-1]) + 1 + len(part) <= limit:
                 out[-1] = f"{out[-1]} {part}"
                 continue

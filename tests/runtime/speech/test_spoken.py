@@ -116,6 +116,13 @@ def test_where_the_first_sound_is_awaited_pieces_begin_small_at_a_mark_and_grow(
     assert all(len(one) <= limit for one, limit in zip(found, limits, strict=False))
 
 
+def test_where_the_first_sound_is_awaited_words_without_marks_are_not_said_in_one_breath() -> None:
+    found = pieces(["aaaa " * 40 + "aaaa."], most=100, good=80, first=20)
+    assert len(found[0]) <= 40
+    assert all(len(word.rstrip(".")) == 4 for piece in found for word in piece.split())
+    assert "".join(found).replace(" ", "") == "aaaa" * 41 + "."
+
+
 @given(st.lists(st.text("abc ,.", min_size=1, max_size=60), max_size=12), st.integers(10, 40), st.integers(1, 40))
 def test_early_pieces_are_short_enough_and_lose_no_symbol(sentences: list[str], most: int, first: int) -> None:
     found = pieces(sentences, most=most, good=most, first=first)
