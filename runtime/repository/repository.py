@@ -213,8 +213,11 @@ class Repository:
 
     def _ensure(self, entry: CatalogEntry, progress: Progress, force: bool) -> ModelManifest:
         target = self.root / entry.id / entry.version
+        # Asked before the lock, too: where all is there, the folder need not be writable.
+        if not force and (known := _complete(target)) is not None:
+            return known
         with self.held(entry.id):
-            if not force and (known := read_manifest(target)) is not None and _sizes_match(known, target):
+            if not force and (known := _complete(target)) is not None:
                 return known
             # Only the holder of this model's lock stages it, so whatever is there was left by a dead process.
             for stale in (self.root / ".staging").glob(f"{entry.id}@*"):
@@ -271,9 +274,11 @@ def _natural(version: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words)
 
 
-def _sizes_match(manifest: ModelManifest, folder: Path) -> bool:
-    places = ((folder / file.path, file.nbytes) for file in manifest.files)
-    return all(place.is_file() and place.stat().st_size == nbytes for place, nbytes in places)
+def _complete(folder: Path) -> ModelManifest | None:
+    """The manifest of a version whose files are all there, as long as they should be; None: it is not."""
+    manifest = read_manifest(folder)
+    places = () if manifest is None else ((folder / file.path, file.nbytes) for file in manifest.files)
+    return manifest if all(place.is_file() and place.stat().st_size == nbytes for place, nbytes in places) else None
 
 
 def _problems(manifest: ModelManifest, folder: Path) -> Iterator[str]:

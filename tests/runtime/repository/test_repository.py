@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from bus.errors import InvalidInputError, ModelCorruptError, ModelNotFoundError
+from bus.errors import EngineError, InvalidInputError, ModelCorruptError, ModelNotFoundError
 from runtime.repository import BuildJob, Built, Catalog, builtin_catalog
 from runtime.repository.catalog import LICENSE_FOLDER
 from runtime.repository.location import default_root
@@ -129,3 +130,21 @@ def test_every_model_of_the_built_in_catalog_can_be_built_and_has_a_licence_text
 def test_the_demo_set_covers_every_task() -> None:
     demo = {alias for one in builtin_catalog().expand("demo") for alias in one.names}
     assert demo >= {"chat", "asr", "tts", "vision", "label-bridge", "embed", "silero-vad", "ocr"}
+
+
+def test_a_folder_that_cannot_be_written_still_serves_what_is_in_it(index: IndexServer, tmp_path: Path) -> None:
+    models = repository(tmp_path)
+    pulled = models.pull("tiny")
+    locks = tmp_path / "models" / ".locks"
+    shutil.rmtree(locks)
+    locks.write_text("no folder")
+    assert models.pull("tiny") == pulled
+    with pytest.raises(EngineError, match="cannot be written"):
+        models.pull("tiny", force=True)
+    with pytest.raises(EngineError, match="cannot be written"):
+        models.remove("tiny")
+
+
+def test_no_model_is_called_as_a_set_is(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="a set of models is called 'demo'"):
+        repository(tmp_path, entry(), entry(id="demo", sets=[], aliases=[]))
