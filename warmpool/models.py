@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
 from bus.contracts import ModelManifest
-from bus.errors import OmnibusError
+from bus.errors import ModelNotFoundError, OmnibusError, WorkerStartError
 from functions.model import FunctionModel, LoadedModel, ResidentModel
 from functions.spec import FunctionSpec
 from runtime.engines.identity import content_digest
@@ -56,7 +56,7 @@ class WorkerModels:
         if spec.setup is None:
             return LoadedModel(None)
         manifests, source = await asyncio.to_thread(self._source, spec)
-        pinned = not self._pinned.isdisjoint({spec.name, *spec.models, *(one.id for one in manifests)})
+        pinned = await asyncio.to_thread(self._is_pinned, spec, manifests)
         self._residency.add(spec.name, source, pinned=pinned)
         if not await asyncio.to_thread(self._residency.warm, spec.name):
             log.warning("%s: no room for its model now; it is loaded when it is first used", spec.name)
@@ -106,6 +106,15 @@ class WorkerModels:
             estimate_nbytes=sum(file.nbytes for one in manifests for file in one.files),
         )
 
+    def _is_pinned(self, spec: FunctionSpec, manifests: Sequence[ModelManifest]) -> bool:
+        if not self._pinned.isdisjoint({spec.name, *spec.models, *(one.id for one in manifests)}):
+            return True
+        for name in self._pinned:
+            with suppress(ModelNotFoundError):  # a function of another worker
+                if self._repository.resolve(name) in manifests:
+                    return True
+        return False
+
     def _load(self, spec: FunctionSpec, manifests: Sequence[ModelManifest]) -> Any:
         if spec.setup is None:
             return None
@@ -132,3 +141,21 @@ class WorkerModels:
                 self._told[one.refs[0]] = one.nbytes
                 with suppress(OmnibusError, OSError):  # it may have been removed
                     self._repository.remember_memory(self._repository.resolve(one.refs[0]), one.nbytes)
+
+
+def check_pinned(pinned: Collection[str], functions: Collection[str], repository: Repository) -> None:
+    """Look whether everything that is to stay in memory is something.
+
+    Args:
+        pinned: Names of functions and models.
+        functions: Every function, of other workers, too.
+        repository: Where models are.
+
+    Raises:
+        WorkerStartError: Names what is neither.
+    """
+    for name in sorted(set(pinned) - set(functions)):
+        try:
+            repository.resolve(name)
+        except ModelNotFoundError as error:
+            raise WorkerStartError(f"OMNIBUS_PINNED: {name!r} is no function here, and {error.message}") from error

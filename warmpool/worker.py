@@ -41,7 +41,7 @@ from runtime.repository.location import MEMORY
 from runtime.residency.ledger import MemoryLedger
 from runtime.residency.residency import Residency
 from warmpool.lease import LeaseKeeper
-from warmpool.models import WorkerModels
+from warmpool.models import WorkerModels, check_pinned
 
 log = logging.getLogger("omnibus.worker")
 
@@ -194,6 +194,7 @@ class Worker:
 
     async def _models(self, bus: NatsBus, stack: AsyncExitStack) -> WorkerModels:
         repository, bucket = Repository(self._config.models), await bus.bucket("models")
+        check_pinned(self._config.pinned, {spec.name for spec in registry}, repository)
         budget = self._config.model_memory_nbytes
         residency = Residency(
             {} if budget is None else {"cpu": budget},

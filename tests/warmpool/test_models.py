@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bus.contracts import Contract, ModelManifest
-from bus.errors import BusUnavailableError, ModelNotFoundError
+from bus.errors import BusUnavailableError, ModelNotFoundError, WorkerStartError
 from functions.model import FunctionModel
 from functions.spec import FunctionSpec
 from runtime.engines.identity import content_digest
@@ -22,7 +22,7 @@ from runtime.repository import Catalog, Repository
 from runtime.residency.ledger import MemoryLedger
 from runtime.residency.residency import Residency
 from tests.runtime.engines.small_model import install, weight
-from warmpool.models import WorkerModels
+from warmpool.models import WorkerModels, check_pinned
 
 X = np.random.default_rng(3).standard_normal((2, 64)).astype(np.float32)
 
@@ -246,3 +246,21 @@ async def test_a_setup_that_breaks_on_a_version_does_not_end_the_watch(
                 assert await run(model) == "1"
         deployment.repository.alias("tiny", "tiny@3")
         await until(model, "3")
+
+
+@pytest.mark.parametrize("name", ["test.tiny", "tiny", "tiny@1", "small"])
+async def test_what_is_pinned_is_a_function_or_a_model_by_any_of_its_names(tmp_path: Path, name: str) -> None:
+    install(tmp_path, version="1", seed=1)
+    repository = Repository(tmp_path, catalog=Catalog(()))
+    repository.alias("small", "tiny")
+    check_pinned((name,), {"test.tiny"}, repository)
+    deployment = Deployment(tmp_path, pinned=(name, "test.another"))
+    await deployment.models.add(spec())
+    assert [one.pinned for one in deployment.residency.residents()] == [True]
+
+
+def test_what_is_pinned_and_is_nothing_is_told(tmp_path: Path) -> None:
+    install(tmp_path, version="1", seed=1)
+    repository = Repository(tmp_path, catalog=Catalog(()))
+    with pytest.raises(WorkerStartError, match="OMNIBUS_PINNED: 'tyni' is no function here, and no model 'tyni'"):
+        check_pinned(("tiny", "tyni"), {"test.tiny"}, repository)
