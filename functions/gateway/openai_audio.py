@@ -36,6 +36,7 @@ async def create_transcription(
     prompt: Annotated[str, Form(description="How names are written, or what was said before.")] = "",
     response_format: Annotated[Literal["json", "text", "srt", "verbose_json", "vtt"], Form()] = "json",
     granularities: Annotated[list[Literal["word", "segment"]] | None, Form(alias="timestamp_granularities[]")] = None,
+    temperature: Annotated[float, Form(description="Of the first try; what cannot be believed is tried warmer.")] = 0.0,
     stream: Annotated[bool, Form()] = False,
 ) -> Response:
     """What is said in a file.
@@ -51,6 +52,7 @@ async def create_transcription(
         "timestamps": response_format in _TIMED_FORMATS,
         "words": "word" in (granularities or ()),
         "prompt": prompt,
+        "temperature": temperature,
         "stream": stream,
     }
     options = validate(TranscribeOptions, fields).model_dump(exclude_defaults=True)

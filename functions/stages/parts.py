@@ -94,6 +94,7 @@ class TranscribeOptions(Contract):
     timestamps: bool = Field(default=False, description="Segments by sentence instead of by window.")
     words: bool = Field(default=False, description="Tell when each word was said, too.")
     prompt: str = Field(default="", max_length=4096, description="How names are written, or what was said before.")
+    temperature: float = Field(default=0.0, ge=0.0, le=1.0, description="Of the first try; unsure texts get warmer.")
     stream: bool = Field(default=False, description="Tell the text window by window while it is written.")
 
 

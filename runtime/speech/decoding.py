@@ -64,12 +64,14 @@ class WritingRules:
         suppress_first: Tokens that are not written first.
         timestamps: Whether times are written.
         text: What words are made of tokens.
+        temperature: What a window is tried with first.
     """
 
     suppress: Array
     suppress_first: Array
     timestamps: bool
     text: Callable[[Sequence[int]], str]
+    temperature: float = 0.0
 
     def apply(self, logits: NDArray[np.float32], tokens: Sequence[int]) -> None:
         """Forbid, in place, what may not follow `tokens`."""
@@ -209,7 +211,7 @@ def write_believably(
     Returns:
         Tokens by row; none where nobody speaks.
     """
-    together = write(decoding, prompts, rules, TEMPERATURES[0], cancelled)
+    together = write(decoding, prompts, rules, rules.temperature, cancelled)
     return [
         _believed(written, quiet, partial(_again, row, prompts[row], rules, alone, cancelled), cancelled)
         for row, (written, quiet) in enumerate(zip(together, silence, strict=True))
@@ -224,7 +226,7 @@ def _again(
     cancelled: Callable[[], bool],
 ) -> Iterator[Written]:
     decoding = alone(row)
-    for temperature in TEMPERATURES[1:]:
+    for temperature in (one for one in TEMPERATURES if one > rules.temperature):
         yield from write(decoding, [prompt], rules, temperature, cancelled)
 
 

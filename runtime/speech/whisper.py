@@ -133,6 +133,7 @@ class Whisper:
         timestamps: bool = False,
         words: bool = False,
         prompt: str = "",
+        temperature: float = 0.0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Heard:
         """Write down one window.
@@ -143,6 +144,7 @@ class Whisper:
             timestamps: Whether to say when each sentence was said.
             words: Whether to say when each word was said.
             prompt: Text that came before, or that shows how names are written; its end is used.
+            temperature: Of the first try, in [0, 1]; 0: the likeliest words. Later tries are always warmer.
             cancelled: Asked before every token; when it says yes, what there is so far is returned.
 
         Raises:
@@ -150,7 +152,13 @@ class Whisper:
                 has no times for them.
         """
         return self.transcribe_many(
-            [samples], language=language, timestamps=timestamps, words=words, prompt=prompt, cancelled=cancelled
+            [samples],
+            language=language,
+            timestamps=timestamps,
+            words=words,
+            prompt=prompt,
+            temperature=temperature,
+            cancelled=cancelled,
         )[0]
 
     def transcribe_many(
@@ -161,6 +169,7 @@ class Whisper:
         timestamps: bool = False,
         words: bool = False,
         prompt: str = "",
+        temperature: float = 0.0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> list[Heard]:
         """Write down several windows together, each as `transcribe` does alone.
@@ -175,7 +184,7 @@ class Whisper:
         if not audible:
             return heard
         cross = self._listened([windows[index] for index in audible])
-        found = self._written(cross, language, timestamps, prompt, cancelled)
+        found = self._written(cross, language, timestamps, prompt, temperature, cancelled)
         for row, (index, (tokens, spoken)) in enumerate(zip(audible, found, strict=True)):
             heard[index] = self._heard(tokens, spoken, len(windows[index]), _row(cross, row) if words else None)
         return heard
@@ -215,6 +224,7 @@ class Whisper:
         language: str | None,
         timestamps: bool,
         prompt: str,
+        temperature: float,
         cancelled: Callable[[], bool],
     ) -> list[tuple[list[int], int]]:
         """Tokens of the texts, none where nobody speaks, and the tokens of the languages."""
@@ -224,7 +234,7 @@ class Whisper:
         spoken = [self._language(row) if language is None else self._codes[language] for row in first]
         end = [TRANSCRIBE] if timestamps else [TRANSCRIBE, NO_TIMESTAMPS]
         begins = [[*self._previous(prompt), START, one, *end] for one in spoken]
-        rules = WritingRules(self._suppress, self._suppress_first, timestamps, self._text)
+        rules = WritingRules(self._suppress, self._suppress_first, timestamps, self._text, temperature)
         texts = write_believably(
             decoding,
             begins,

@@ -135,6 +135,7 @@ def _listen(
         timestamps=options.timestamps or len(window) > _SHORT_S * _RATE_HZ,
         words=options.words,
         prompt=options.prompt,
+        temperature=options.temperature,
         cancelled=lambda: context.cancelled,
     )
     context.check()  # what a cancelled run has heard so far is no transcript

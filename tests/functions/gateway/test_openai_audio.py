@@ -112,6 +112,9 @@ def test_a_file_that_is_no_media_or_empty_is_refused(openai: OpenAI) -> None:
             "timestamp_granularities[].0",
         ),
         ({"model": "transcribe", "prompt": "word " * 1000}, "prompt"),
+        ({"model": "transcribe", "temperature": "1.1"}, "temperature"),
+        ({"model": "transcribe", "temperature": "nan"}, "temperature"),
+        ({"model": "transcribe", "temperature": "warm"}, "temperature"),
     ],
 )
 def test_a_form_field_that_is_wrong_is_named(http: httpx.Client, form: dict[str, str], param: str) -> None:

@@ -16,6 +16,7 @@ from tests.made.voice import RATE_HZ, said
 
 pytestmark = pytest.mark.models
 RATE = 16_000
+QUIZ = "Nobody knows the answer to that question, and nobody will."
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,14 @@ def test_a_moment_of_sound_says_nothing(whisper: Whisper, seconds: float) -> Non
     assert all(end <= 0.3 for _, end, _ in (*heard.segments, *heard.words))
 
 
+def test_a_temperature_draws_other_words_the_same_way_every_time(whisper: Whisper) -> None:
+    murmur = decode(wav(said(QUIZ)[: 2 * RATE_HZ], RATE_HZ), MediaLimits())
+    murmur += 0.08 * np.random.default_rng(5).standard_normal(len(murmur)).astype(np.float32)
+    likeliest, drawn, again = [whisper.transcribe(murmur, language="en", temperature=one).text for one in (0, 1, 1)]
+    assert drawn == again
+    assert drawn != likeliest
+
+
 def test_a_cancelled_run_stops_before_the_next_token(whisper: Whisper, sentence: NDArray[np.float32]) -> None:
     asked = 0
 
@@ -127,7 +136,7 @@ def test_what_is_no_sound_is_refused(whisper: Whisper, samples: NDArray[np.float
 
 
 def test_windows_that_are_heard_together_are_heard_as_alone(whisper: Whisper, sentence: NDArray[np.float32]) -> None:
-    other = decode(wav(said("Nobody knows the answer to that question, and nobody will."), RATE_HZ), MediaLimits())
+    other = decode(wav(said(QUIZ), RATE_HZ), MediaLimits())
     windows = [sentence, NOTHING["silence"], other, NOTHING["hiss"], sentence[: RATE // 2]]
     together = whisper.transcribe_many(windows, timestamps=True, words=True)
     alone = [whisper.transcribe(window, timestamps=True, words=True) for window in windows]
