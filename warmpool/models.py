@@ -48,7 +48,9 @@ class WorkerModels:
         self._told: dict[str, int] = {}
 
     async def add(self, spec: FunctionSpec) -> FunctionModel:
-        """Load a function's model; where others would have to leave for it, it is loaded when it is first used.
+        """Load a function's model; one that others would have to leave for is loaded when it is first used.
+
+        What is pinned is loaded now, whoever has to leave for it.
 
         Raises:
             OmnibusError: A model that is not installed or does not load.
@@ -58,8 +60,7 @@ class WorkerModels:
         manifests, source = await asyncio.to_thread(self._source, spec)
         pinned = await asyncio.to_thread(self._is_pinned, spec, manifests)
         self._residency.add(spec.name, source, pinned=pinned)
-        if not await asyncio.to_thread(self._residency.warm, spec.name):
-            log.warning("%s: no room for its model now; it is loaded when it is first used", spec.name)
+        await asyncio.to_thread(self._residency.warm, spec.name)
         self._specs.append(spec)
         self._keys[spec.name] = source.key
         await self._tell(spec, manifests)

@@ -111,11 +111,14 @@ class Residency:
             return Lease(self._take(entry), self._release) if ready else None
 
     def warm(self, name: str) -> bool:
-        """Load a model unless another one would have to leave for it; tells whether it is in memory."""
+        """Load a model, unless it is not pinned and others would have to leave; tells whether it is in memory."""
         with self._loads:
             with self._lock:
                 entry = self._entry(name)
-                if not entry.loaded and self._rooms.room(entry.source, self._all)[0].evict:
+                _, leaving = self._rooms.room(entry.source, self._all)
+                if leaving and not entry.loaded and not entry.pinned:
+                    others = ", ".join(one.name for one in leaving)
+                    log.warning("%s is loaded when it is first used: %s would have to leave for it", name, others)
                     return False
                 self._take(entry)
             try:

@@ -182,6 +182,14 @@ def test_warming_puts_nobody_out(host: Host) -> None:
     assert names(residency) == ["a", "b"]
 
 
+def test_warming_what_is_pinned_puts_out_who_is_not(host: Host) -> None:
+    residency = host.residency(budget=500 * MB)
+    residency.add("a", host.source("a", 300 * MB))
+    residency.add("b", host.source("b", 300 * MB), pinned=True)
+    assert [residency.warm(name) for name in "aba"] == [True, True, False]
+    assert names(residency) == ["b"]
+
+
 def test_a_load_that_fails_holds_nothing_and_may_be_tried_again(host: Host) -> None:
     residency, broken = host.residency(), [True]
 
