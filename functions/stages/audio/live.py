@@ -20,14 +20,22 @@ if TYPE_CHECKING:
     from runtime.speech.live import LiveHearing, LiveState
 
 
+_MOST_WORDS = 448
+"""A window has no more words than the speech model's context has tokens."""
+
+
 class LiveProgress(Contract):
     """What one hearing leaves to the next, whichever worker does it; times are seconds since the stream began."""
 
-    begun_s: float = Field(default=0.0, ge=0.0, description="Where the sound that is still needed begins.")
-    settled_s: float = Field(default=0.0, ge=0.0, description="Where the settled words end.")
+    begun_s: float = Field(
+        default=0.0, ge=0.0, allow_inf_nan=False, description="Where the sound that is still needed begins."
+    )
+    settled_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False, description="Where the settled words end.")
     recent: tuple[str, ...] = Field(default=(), max_length=64, description="The last settled words.")
     before: int = Field(default=0, ge=0, description="How many of these were said before the sound begins.")
-    guess: tuple[SpeechSegment, ...] = Field(default=(), description="Words that may still change.")
+    guess: tuple[SpeechSegment, ...] = Field(
+        default=(), max_length=_MOST_WORDS, description="Words that may still change."
+    )
     language: str = Field(default="", description="Code; empty: it is told from the first words.")
 
 

@@ -64,3 +64,7 @@ async def test_what_is_no_progress_is_refused(environment: FunctionEnvironment) 
         await hear(environment, talk, progress={"language": "klingon"})
     with pytest.raises((InvalidInputError, ContractError), match="begun_s"):
         await hear(environment, talk, progress={"begun_s": -1.0})
+    with pytest.raises((InvalidInputError, ContractError), match="settled_s"):
+        await hear(environment, talk, progress={"settled_s": float("inf")})  # JSON has no word for the answer
+    with pytest.raises((InvalidInputError, ContractError), match="guess"):
+        await hear(environment, talk, progress={"guess": [{"start_s": 0.0, "end_s": 0.1, "text": "a"}] * 449})
