@@ -237,7 +237,8 @@ def _front_matter(readme: Path) -> str | None:
     return found[1] if found else None
 
 
-def _spdx(name: str | None) -> str:
+def _spdx(name: object) -> str:
     """An SPDX id of what model cards write in small letters; another name stays as it is."""
     known = {path.stem.lower(): path.stem for path in LICENSE_FOLDER.iterdir()}
-    return known.get(name.lower(), name) if name else "LicenseRef-unknown"
+    found = name.strip("\"' ") if isinstance(name, str) else ""
+    return known.get(found.lower(), found) or "LicenseRef-unknown"

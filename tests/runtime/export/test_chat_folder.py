@@ -129,7 +129,7 @@ def test_a_model_is_called_as_its_folder_where_no_name_is_given(copy: Path, tmp_
 
 def test_a_licence_is_taken_from_the_model_card(copy: Path, tmp_path: Path) -> None:
     assert build(copy, tmp_path)[1].license == "LicenseRef-unknown"
-    (copy / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# A model\n")
+    (copy / "README.md").write_text('---\nlanguage: en\nlicense: "apache-2.0"\n---\n# A model\n')
     repository, manifest = build(copy, tmp_path, BuildOptions(id="second", quantisation="float32"))
     assert manifest.license == "Apache-2.0"
     assert "Apache License" in repository.file(manifest, "LICENSE").read_text()

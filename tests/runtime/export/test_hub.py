@@ -88,3 +88,16 @@ def test_a_hub_that_does_not_answer_may_answer_later(monkeypatch: pytest.MonkeyP
 def test_a_name_that_is_none_of_a_hub_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="org/repo"):
         build("hf://just-a-name", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("told", "licence"),
+    [("mit", "MIT"), (["mit", "apache-2.0"], "LicenseRef-unknown"), (7, "LicenseRef-unknown"), ("other", "other")],
+)
+def test_whatever_a_listing_says_of_a_licence_the_model_is_built(
+    told: object, licence: str, folder: Path, hub: Hub, tmp_path: Path
+) -> None:
+    files = [{"rfilename": file.name} for file in folder.iterdir()]
+    hub.listing = json.dumps({"sha": COMMIT, "siblings": files, "cardData": {"license": told}}).encode()
+    known = Repository(tmp_path / "models", catalog=Catalog(()))
+    assert entry_of("hf://tiny/Chat", known, OPTIONS).license == licence
