@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from bus.contracts import TensorRef
@@ -32,7 +32,7 @@ class EmbeddingsBody(BaseModel):
     model: str
     input: str | list[Any]
     encoding_format: Literal["float", "base64"] | None = "float"
-    dimensions: int | None = None
+    dimensions: int | None = Field(default=None, strict=True, ge=1)
 
 
 @router.post("/v1/embeddings")
@@ -50,6 +50,8 @@ async def create_embeddings(body: EmbeddingsBody, request: Request) -> Response:
     model = models_of(request).check(door, body.model)
     inputs = await _inputs(request, body, wanted, door)
     if requests.wants_async(request):
+        if body.dimensions is not None and "dimensions" not in inputs:  # nobody is here to look at the answer
+            raise InvalidInputError(f"{model} has vectors of one length; leave dimensions out", param="dimensions")
         return await requests.enqueue(request, door, inputs)
     async with requests.run(request, door, inputs) as running:
         outputs = await running.outputs()

@@ -50,6 +50,18 @@ def test_other_dimensions_are_refused(openai: OpenAI) -> None:
         openai.embeddings.create(model="embed", input="x", dimensions=32)
 
 
+@pytest.mark.parametrize("dimensions", [0, -1, True, "32", 32.5, [32]])
+def test_what_is_no_number_of_dimensions_is_refused_by_name(http: httpx.Client, dimensions: Any) -> None:
+    answer = http.post("/v1/embeddings", json={"model": "embed", "input": "x", "dimensions": dimensions})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "dimensions")
+
+
+def test_other_dimensions_are_refused_to_those_who_do_not_wait_too(http: httpx.Client) -> None:
+    body = {"model": "embed", "input": "x", "dimensions": 32}
+    answer = http.post("/v1/embeddings", json=body, headers={"prefer": "respond-async"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "dimensions")
+
+
 def test_models_are_listed_and_found(openai: OpenAI, http: httpx.Client) -> None:
     assert [model.id for model in openai.models.list()] == ["chat", "embed", "speak", "transcribe"]
     assert openai.models.retrieve("whisper-1").id == "transcribe"
