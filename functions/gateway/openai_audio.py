@@ -98,13 +98,14 @@ async def _events(
     try:
         chunk = first
         while chunk is not None:
-            if chunk.text:
+            if chunk.text and chunk.offset == len(sent):  # behind a gap, the end tells it all
                 sent += chunk.text
                 yield event({"type": "transcript.text.delta", "delta": chunk.text})
             chunk = await anext(chunks, None)
         found = _found(await running.outputs(), name)
         text = _text(found)
-        if rest := text.removeprefix(sent):  # what was missed, or all of a transcript that was known already
+        # What was missed, or all of a transcript that was known already; what was told cannot be taken back.
+        if text.startswith(sent) and (rest := text[len(sent) :]):
             yield event({"type": "transcript.text.delta", "delta": rest})
         seconds = sum(transcript.seconds for transcript in found)
         yield event({"type": "transcript.text.done", "text": text, "usage": {"type": "duration", "seconds": seconds}})

@@ -81,6 +81,13 @@ def test_a_transcript_streams_as_it_is_written_and_ends_whole(openai: OpenAI) ->
     assert events[-1].text == "loud quiet quiet"
 
 
+def test_a_stream_that_lost_a_part_tells_no_part_twice(openai: OpenAI) -> None:
+    events = list(
+        openai.audio.transcriptions.create(model="whisper-1", file=_file(wav(2.5)), stream=True, prompt="lost")
+    )
+    assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == "loud quiet quiet"
+
+
 def test_a_stream_of_a_file_without_sound_is_an_error_of_its_own(openai: OpenAI) -> None:
     with pytest.raises(openai_package.APIStatusError, match="no sound"):
         openai.audio.transcriptions.create(model="transcribe", file=_file(png(), "speech.png"), stream=True)

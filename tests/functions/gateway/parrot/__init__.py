@@ -197,7 +197,7 @@ async def speak(context: Context[Any], inputs: Sayable) -> Spoken:
 
 @function("parrot.listen")
 async def listen(context: Context[Any], inputs: Sounds) -> Heard:
-    """One segment a second: how loud it was."""
+    """One segment a second: how loud it was; the prompt `lost` loses what was told first."""
     found = []
     for clip in inputs.clips:
         with wave.open(io.BytesIO(await load_media(context.store, clip.ref, 10_000_000))) as file:
@@ -210,7 +210,13 @@ async def listen(context: Context[Any], inputs: Sounds) -> Heard:
         )
         text = " ".join(segment.text for segment in segments)
         if inputs.options is not None and inputs.options.stream:
-            await context.emit(segments[0].text)
+            if inputs.options.prompt == "lost":
+                context.emit_chunk, tell = None, context.emit_chunk
+                await context.emit(text[: text.rindex(" ")])
+                context.emit_chunk = tell
+                await context.emit(text[text.rindex(" ") :])
+            else:
+                await context.emit(segments[0].text)
         found.append(
             Transcript(
                 part=clip.part,
