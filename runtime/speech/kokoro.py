@@ -71,7 +71,8 @@ class Kokoro:
             NothingToSayError: Nothing in the text can be said.
         """
         if voice not in self.voices:
-            raise InvalidInputError(f"voice {voice!r} is not one of {', '.join(self.voices)}", voice=voice)
+            names = ", ".join(self.voices)
+            raise InvalidInputError(f"voice {voice!r} is not one of {names}", voice=voice, param="voice")
         # The names begin with the accent: a American, b British.
         sentences = self._phonemes.sentences(text, british=voice.startswith("b"))
         known = ("".join(one for one in sentence if one in self._symbols) for sentence in sentences)

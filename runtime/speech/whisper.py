@@ -196,7 +196,8 @@ class Whisper:
             InvalidInputError: Names those that it knows.
         """
         if language is not None and language not in self._codes:
-            raise InvalidInputError(f"language {language!r} is not one of {', '.join(sorted(self._codes))}")
+            known = ", ".join(sorted(self._codes))
+            raise InvalidInputError(f"language {language!r} is not one of {known}", param="language")
 
     def _check(self, samples: NDArray[np.float32], language: str | None, words: bool) -> None:
         self.check_language(language)

@@ -166,8 +166,9 @@ async def test_words_have_their_times_in_the_clip(environment: FunctionEnvironme
 
 
 async def test_an_unknown_language_is_refused(environment: FunctionEnvironment) -> None:
-    with pytest.raises(InvalidInputError, match="'klingon'"):
+    with pytest.raises(InvalidInputError, match="'klingon'") as caught:
         await transcribe(environment, wav(said(QUESTION), RATE_HZ), language="klingon")
+    assert caught.value.details["param"] == "language"
 
 
 async def test_bad_sound_is_a_typed_error_and_the_next_one_is_served(environment: FunctionEnvironment) -> None:

@@ -54,8 +54,9 @@ async def test_speed_changes_the_length(environment: FunctionEnvironment) -> Non
 
 
 async def test_an_unknown_voice_is_told_the_known_ones(environment: FunctionEnvironment) -> None:
-    with pytest.raises(InvalidInputError, match="af_heart"):
+    with pytest.raises(InvalidInputError, match="af_heart") as caught:
         await speak(environment, "Hello.", voice="nobody")
+    assert caught.value.details["param"] == "voice"
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "...", "😀", "привет", "你好"])
