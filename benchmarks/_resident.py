@@ -18,7 +18,7 @@ from functions.stages import generate
 from runtime.engines import onnx
 from runtime.engines.graph_cache import GraphCache, use_graph_cache
 from runtime.engines.heap import give_back
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.grammar import GrammarCompiler
 from runtime.generation.request import PromptTokens
@@ -28,7 +28,7 @@ from runtime.repository import Repository
 from runtime.speech.whisper import Whisper
 from runtime.text.embedder import TextEmbedder
 
-IMPORTED = (LlamaDecoder, TextEngine, GrammarCompiler, ChatTokenizer)
+IMPORTED = (Decoder, TextEngine, GrammarCompiler, ChatTokenizer)
 """What `generate` imports when it is set up, imported here so that each child has the same code."""
 
 

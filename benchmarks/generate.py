@@ -25,7 +25,7 @@ from _peers import Peer, peer_python
 from _report import Measurement, percentile, report
 
 from bus.contracts import ModelManifest
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import PromptTokens
@@ -49,7 +49,7 @@ class Ours:
 
     def open(self, prefix_cache_nbytes: int = 0) -> TextEngine:
         """A new engine."""
-        decoder = LlamaDecoder(self.folder, self.manifest, slots=STREAMS, threads=THREADS)
+        decoder = Decoder(self.folder, self.manifest, slots=STREAMS, threads=THREADS)
         engine = TextEngine(decoder, self.tokenizer.token_bytes, EngineConfig(prefix_cache_nbytes=prefix_cache_nbytes))
         engine.open()
         return engine

@@ -16,7 +16,7 @@ import numpy as np
 from _report import ROOT, Measurement, report
 
 from bus.contracts import ModelManifest
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.tokenizer import ChatTokenizer
 from runtime.repository import Catalog, Repository
 
@@ -49,7 +49,7 @@ class Form:
     """A decoder that is asked for the logits of whole texts."""
 
     def __init__(self, folder: Path, manifest: ModelManifest) -> None:
-        self._decoder = LlamaDecoder(folder, manifest, slots=1, context=1024)
+        self._decoder = Decoder(folder, manifest, slots=1, context=1024)
         self.end_tokens = self._decoder.end_tokens
         self._no_media = np.zeros((0, self._decoder.hidden), np.float32)
 

@@ -71,7 +71,7 @@ class Generator:
 
 def setup(repository: Repository) -> Generator:
     """Load the language model and start its engine."""
-    from runtime.generation.decoder import LlamaDecoder
+    from runtime.generation.decoder import Decoder
     from runtime.generation.engine import TextEngine
     from runtime.generation.grammar import GrammarCompiler
     from runtime.generation.tokenizer import ChatTokenizer
@@ -79,7 +79,7 @@ def setup(repository: Repository) -> Generator:
     manifest = repository.resolve(LANGUAGE_MODEL)
     folder = repository.folder(manifest)
     tokenizer = ChatTokenizer(folder)
-    decoder = LlamaDecoder(folder, manifest, slots=_SLOTS)
+    decoder = Decoder(folder, manifest, slots=_SLOTS)
     engine = TextEngine(decoder, tokenizer.token_bytes)
     engine.open()
     atexit.register(engine.close)

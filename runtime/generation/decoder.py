@@ -1,4 +1,4 @@
-"""A Llama model ready to generate: its graph, its embedding table, its cache."""
+"""A decoder ready to generate: its graph, its embedding table, its cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Step:
     logits: Floats
 
 
-class LlamaDecoder:
+class Decoder:
     """Runs prefill and decode steps on rows of a cache.
 
     Args:

@@ -23,7 +23,7 @@ from bus.errors import (
     OmnibusError,
 )
 from runtime.generation.chunking import PrefillPace
-from runtime.generation.decoder import Floats, LlamaDecoder
+from runtime.generation.decoder import Decoder, Floats
 from runtime.generation.limits import EngineConfig
 from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
 from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
@@ -53,10 +53,10 @@ class TextEngine:
 
     def __init__(
         self,
-        decoder: LlamaDecoder,
+        decoder: Decoder,
         token_bytes: Callable[[int], bytes],
         config: EngineConfig | None = None,
-        draft: LlamaDecoder | None = None,
+        draft: Decoder | None = None,
     ) -> None:
         if draft is not None and draft.vocabulary != decoder.vocabulary:
             raise InvalidInputError(

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import MEDIA_TOKEN
 
@@ -74,7 +74,7 @@ class DraftModel:
         decoder: The smaller model; one row of its pool is used.
     """
 
-    def __init__(self, decoder: LlamaDecoder) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._no_media = np.zeros((0, decoder.hidden), np.float32)
         self._cached: list[int] = []

@@ -12,7 +12,7 @@ import pytest
 from bus.contracts import ModelManifest
 from bus.errors import InvalidInputError, ModelCorruptError, ModelUnsupportedError
 from runtime.export.hugging_face import BuildOptions, build_model, entry_of
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.request import PromptTokens
 from runtime.generation.sampling import SamplingConfig
@@ -81,7 +81,7 @@ async def test_an_answer_is_that_of_the_reference(
     installed: tuple[Repository, ModelManifest], tokenizer: ChatTokenizer, saved: Saved
 ) -> None:
     repository, manifest = installed
-    decoder = LlamaDecoder(repository.folder(manifest), manifest, slots=1, threads=1)
+    decoder = Decoder(repository.folder(manifest), manifest, slots=1, threads=1)
     prompt = tokenizer.encode(tokenizer.chat(CHAT), markup=True)
     right = reference.greedy(saved.model, prompt.tolist(), 24)
     engine = TextEngine(decoder, tokenizer.token_bytes)
@@ -103,7 +103,7 @@ async def test_an_answer_is_that_of_the_reference(
 def test_blocks_stay_near_the_exact_model(quantisation: str, error: float, saved: Saved, tmp_path: Path) -> None:
     options = BuildOptions(id="small", quantisation=quantisation, context_tokens=64)
     repository, manifest = build(saved.folder, tmp_path, options)
-    decoder = LlamaDecoder(repository.folder(manifest), manifest, slots=1, threads=1)
+    decoder = Decoder(repository.folder(manifest), manifest, slots=1, threads=1)
     ids = np.arange(6, 46, dtype=np.int32)
     right = reference.logits(saved.model, ids.tolist())
     assert 0 < np.abs(decoder.verify(0, ids, 0) - right).mean() < error * right.std()
@@ -176,7 +176,7 @@ def test_a_row_is_never_longer_than_the_positions_that_the_model_knows(saved: Sa
     repository, manifest = build(saved.folder, tmp_path, options)
     assert manifest.limits == {"context_tokens": trained}
     claims_more = manifest.model_copy(update={"limits": {"context_tokens": 2**40}})
-    decoder = LlamaDecoder(repository.folder(manifest), claims_more, slots=1, threads=1)
+    decoder = Decoder(repository.folder(manifest), claims_more, slots=1, threads=1)
     assert decoder.pool.capacity == trained
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from bus.errors import InvalidInputError, ModelCorruptError
 from infra.cli.models import models
 from runtime.export.hugging_face import BuildOptions, entry_of
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.tokenizer import ChatTokenizer
 from runtime.repository import Catalog, Repository
 from tests.runtime import reference
@@ -78,7 +78,7 @@ def test_a_file_becomes_a_model_that_answers_as_the_reference_does(
     assert tokenizer.chat(CHAT) == words.chat(CHAT)
     ids = tokenizer.encode(tokenizer.chat(CHAT), markup=True)
     assert ids.tolist() == words.encode(words.chat(CHAT), markup=True).tolist()
-    logits = LlamaDecoder(repository.folder(built), built, slots=1, threads=1).verify(0, ids, 0)
+    logits = Decoder(repository.folder(built), built, slots=1, threads=1).verify(0, ids, 0)
     np.testing.assert_allclose(logits, reference.logits(model, ids.tolist()), atol=1e-3)
 
 

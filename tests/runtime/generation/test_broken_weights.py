@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bus.errors import EngineError
 from runtime.export.decoder import write_decoder
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.request import PromptTokens
 from runtime.generation.sampling import SamplingConfig
@@ -39,7 +39,7 @@ async def test_weights_that_are_no_numbers_end_the_request_with_an_error(
         return np.full_like(weight, np.nan) if name == part else weight
 
     write_decoder(tmp_path, shape, read, as_float)
-    engine = TextEngine(LlamaDecoder(tmp_path, manifest, slots=2, threads=1), lambda token: b"x")
+    engine = TextEngine(Decoder(tmp_path, manifest, slots=2, threads=1), lambda token: b"x")
     engine.open()
     try:
         for _ in range(2):  # the engine is there for the next one, too

@@ -19,7 +19,7 @@ from bus.errors import (
     InvalidInputError,
     OverloadedError,
 )
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import Generation, PromptTokens
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(folder: Path) -> Iterator[TextEngine]:
-    decoder = LlamaDecoder(folder, tiny_llama.serve(folder), slots=SLOTS, threads=1)
+    decoder = Decoder(folder, tiny_llama.serve(folder), slots=SLOTS, threads=1)
     engine = TextEngine(decoder, letter, EngineConfig(max_waiting=4, prefill_chunk=4))
     engine.open()
     yield engine
@@ -175,7 +175,7 @@ async def test_a_deadline_that_has_passed_ends_it(engine: TextEngine) -> None:
 
 
 async def test_requests_before_the_engine_opens_wait_for_it_up_to_its_limit(folder: Path) -> None:
-    decoder = LlamaDecoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
+    decoder = Decoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
     engine = TextEngine(decoder, letter, EngineConfig(max_waiting=2))
     admitted = [engine.submit(prompt(3), SamplingConfig(max_tokens=2)) for _ in range(3)]
     with pytest.raises(OverloadedError, match="1 of 1 generation slots are free and 3 requests wait"):
@@ -186,7 +186,7 @@ async def test_requests_before_the_engine_opens_wait_for_it_up_to_its_limit(fold
 
 
 async def test_overload_names_what_is_free(folder: Path) -> None:
-    decoder = LlamaDecoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
+    decoder = Decoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
     engine = TextEngine(decoder, letter, EngineConfig(max_waiting=1))
     engine.open()
     running = engine.submit(prompt(3), SamplingConfig(max_tokens=60))

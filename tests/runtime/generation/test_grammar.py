@@ -13,7 +13,7 @@ import pytest
 
 from bus.contracts import ModelManifest
 from bus.errors import EngineError, InvalidInputError
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.grammar import GrammarCompiler
 from runtime.generation.request import PromptTokens
@@ -74,7 +74,7 @@ def tokenizer(repository: Repository, manifest: ModelManifest) -> ChatTokenizer:
 
 @pytest.fixture(scope="module")
 def engine(repository: Repository, manifest: ModelManifest, tokenizer: ChatTokenizer) -> Iterator[TextEngine]:
-    decoder = LlamaDecoder(repository.folder(manifest), manifest, slots=8)
+    decoder = Decoder(repository.folder(manifest), manifest, slots=8)
     engine = TextEngine(decoder, tokenizer.token_bytes)
     engine.open()
     yield engine

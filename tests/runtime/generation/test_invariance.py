@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bus.contracts import ModelManifest
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.grammar import GrammarCompiler
 from runtime.generation.limits import EngineConfig
@@ -45,7 +45,7 @@ def tokenizer(manifest: ModelManifest) -> ChatTokenizer:
 def running(
     manifest: ModelManifest, tokenizer: ChatTokenizer, config: EngineConfig, *, slots: int = 4, threads: int = 0
 ) -> Iterator[TextEngine]:
-    decoder = LlamaDecoder(Repository().folder(manifest), manifest, slots=slots, context=256, threads=threads)
+    decoder = Decoder(Repository().folder(manifest), manifest, slots=slots, context=256, threads=threads)
     engine = TextEngine(decoder, tokenizer.token_bytes, config)
     engine.open()
     yield engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.kv import KvPool
 from runtime.generation.limits import EngineConfig
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(folder: Path) -> Iterator[TextEngine]:
-    decoder = LlamaDecoder(folder, tiny_llama.serve(folder), slots=3, threads=1)
+    decoder = Decoder(folder, tiny_llama.serve(folder), slots=3, threads=1)
     engine = TextEngine(decoder, lambda token: b"x", EngineConfig(prefill_chunk=7))
     engine.open()
     yield engine
@@ -92,7 +92,7 @@ async def test_nothing_is_shared_between_scopes(engine: TextEngine) -> None:
 
 
 async def test_without_memory_nothing_is_kept(folder: Path) -> None:
-    decoder = LlamaDecoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
+    decoder = Decoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
     engine = TextEngine(decoder, lambda token: b"x", EngineConfig(prefix_cache_nbytes=0))
     engine.open()
     for _ in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bus.contracts import ModelManifest
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.tokenizer import ChatTokenizer
 from runtime.repository import Repository
 
@@ -37,8 +37,8 @@ def tokenizer(repository: Repository, manifest: ModelManifest) -> ChatTokenizer:
 
 
 @pytest.fixture(scope="module")
-def decoder(repository: Repository, manifest: ModelManifest) -> LlamaDecoder:
-    return LlamaDecoder(repository.folder(manifest), manifest, slots=8)
+def decoder(repository: Repository, manifest: ModelManifest) -> Decoder:
+    return Decoder(repository.folder(manifest), manifest, slots=8)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_control_tokens_in_a_users_text_are_text(tokenizer: ChatTokenizer) -> No
     assert tokenizer.token_bytes(2) == b""
 
 
-def test_the_greedy_answer_is_the_reference_answer(decoder: LlamaDecoder) -> None:
+def test_the_greedy_answer_is_the_reference_answer(decoder: Decoder) -> None:
     ids = np.array(QUESTION, np.int32)
     logits = decoder.prefill(0, decoder.embed(ids, NO_MEDIA), 0)
     answer = [int(logits.argmax())]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.errors import InvalidInputError
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import MEDIA_TOKEN, PromptTokens, TextDelta
@@ -27,7 +27,7 @@ Start = Callable[..., AbstractContextManager[TextEngine]]
 REPEATED = [5, 17, 250, 8, 5, 17, 250, 8, 5, 17, 250, 8, 5, 17]
 
 
-class CountingDecoder(LlamaDecoder):
+class CountingDecoder(Decoder):
     """Counts steps that generate."""
 
     steps = 0
@@ -52,7 +52,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     def engine(speculative_tokens: int, draft: str | None = None):  # type: ignore[no-untyped-def]
         decoder = CountingDecoder(folder, manifest, slots=2, threads=1)
         drafts = {"same": folder, "other": other}
-        guesser = None if draft is None else LlamaDecoder(drafts[draft], manifest, slots=1, threads=1)
+        guesser = None if draft is None else Decoder(drafts[draft], manifest, slots=1, threads=1)
         config = EngineConfig(speculative_tokens=speculative_tokens, speculate=True, prefix_cache_nbytes=0)
         made = TextEngine(decoder, lambda token: f"<{token}>".encode(), config, guesser)
         made.open()
@@ -143,21 +143,21 @@ async def test_answers_side_by_side_are_decoded_together_without_guesses(start: 
 
 def test_a_draft_model_with_other_tokens_is_refused(tmp_path: Path) -> None:
     manifest = tiny_llama.serve(tmp_path)
-    decoder = LlamaDecoder(tmp_path, manifest, slots=1)
-    other = LlamaDecoder(tmp_path, manifest.model_copy(update={"dims": manifest.dims | {"vocabulary": 299}}), slots=1)
+    decoder = Decoder(tmp_path, manifest, slots=1)
+    other = Decoder(tmp_path, manifest.model_copy(update={"dims": manifest.dims | {"vocabulary": 299}}), slots=1)
     with pytest.raises(InvalidInputError, match="the draft model has 299 tokens, the model 300"):
         TextEngine(decoder, lambda token: b"", draft=other)
 
 
 def test_a_draft_follows_a_sequence_that_takes_another_turn(tmp_path: Path) -> None:
-    draft = DraftModel(LlamaDecoder(tmp_path, tiny_llama.serve(tmp_path), slots=1, threads=1))
+    draft = DraftModel(Decoder(tmp_path, tiny_llama.serve(tmp_path), slots=1, threads=1))
     made = tiny_llama.weights()
     for ids in ([5, 17, 250], [5, 17, 250, 3], [5, 17, 9, 9, 9], [1]):
         assert list(draft.propose(ids, 3)) == tiny_llama.greedy(made, ids, 3)
 
 
 def test_a_draft_guesses_nothing_where_an_embedding_stands(tmp_path: Path) -> None:
-    draft = DraftModel(LlamaDecoder(tmp_path, tiny_llama.serve(tmp_path), slots=1, threads=1))
+    draft = DraftModel(Decoder(tmp_path, tiny_llama.serve(tmp_path), slots=1, threads=1))
     assert list(draft.propose([5, MEDIA_TOKEN, 7], 3)) == []
 
 

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.sampler import Sampler, choose_tokens
 from runtime.generation.sampling import SamplingConfig
 from runtime.repository import Repository
@@ -18,10 +18,10 @@ ROWS, START = 4, 8
 
 
 @pytest.fixture(scope="module")
-def decoder() -> LlamaDecoder:
+def decoder() -> Decoder:
     repository = Repository()
     manifest = repository.resolve("chat")
-    return LlamaDecoder(repository.folder(manifest), manifest, slots=ROWS, context=64, threads=2)
+    return Decoder(repository.folder(manifest), manifest, slots=ROWS, context=64, threads=2)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def decoder() -> LlamaDecoder:
     ids=["greedy", "temperature", "limited", "penalised"],
 )
 def test_steps_after_the_first_take_less_memory_than_one_row_of_logits(
-    decoder: LlamaDecoder, sampling: SamplingConfig
+    decoder: Decoder, sampling: SamplingConfig
 ) -> None:
     samplers = [Sampler(sampling) for _ in range(ROWS)]
     tokens, lengths = np.full(ROWS, 504, np.int32), np.full(ROWS, START, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bus.errors import CancelledRequestError, DeadlineExceededError, OmnibusError
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import PromptTokens
@@ -21,12 +21,12 @@ Request = tuple[list[int], SamplingConfig, str]
 
 
 @pytest.fixture(scope="module")
-def decoder(tmp_path_factory: pytest.TempPathFactory) -> LlamaDecoder:
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
     folder = tmp_path_factory.mktemp("tiny")
-    return LlamaDecoder(folder, tiny_llama.serve(folder), slots=4, threads=1)
+    return Decoder(folder, tiny_llama.serve(folder), slots=4, threads=1)
 
 
-def open_engine(decoder: LlamaDecoder, chunk: int, speculate: bool) -> TextEngine:
+def open_engine(decoder: Decoder, chunk: int, speculate: bool) -> TextEngine:
     config = EngineConfig(max_waiting=200, prefill_chunk=chunk, prefix_cache_nbytes=200_000, speculate=speculate)
     engine = TextEngine(decoder, lambda token: bytes([32 + token % 90]), config)
     engine.open()
@@ -76,7 +76,7 @@ async def answer(engine: TextEngine, request: Request) -> tuple[str, list[int], 
 
 @pytest.mark.parametrize(("seed", "chunk", "speculate"), [(1, 512, False), (2, 3, False), (3, 7, True)])
 async def test_each_answer_in_a_storm_is_the_answer_alone(
-    decoder: LlamaDecoder, seed: int, chunk: int, speculate: bool
+    decoder: Decoder, seed: int, chunk: int, speculate: bool
 ) -> None:
     asked = requests(seed, 60)
     engine = open_engine(decoder, chunk, speculate)
@@ -101,7 +101,7 @@ def _begins(whole: Sequence[int], part: Sequence[int]) -> bool:
 
 
 async def test_a_step_that_fails_ends_its_own_answers_and_the_engine_goes_on(
-    decoder: LlamaDecoder, monkeypatch: pytest.MonkeyPatch
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine(decoder, 512, False)
     whole = decoder.decode

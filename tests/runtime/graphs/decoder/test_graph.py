@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from tests.runtime import tiny_llama
 
 NO_MEDIA = np.zeros((0, tiny_llama.HIDDEN), np.float32)
@@ -15,9 +15,9 @@ PROMPTS = [[5, 17, 250, 3, 9], [42], [7, 7, 8, 100, 101, 102, 33, 250, 1]]
 
 
 @pytest.fixture(scope="module")
-def decoder(tmp_path_factory: pytest.TempPathFactory) -> LlamaDecoder:
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
     folder = tmp_path_factory.mktemp("tiny")
-    return LlamaDecoder(folder, tiny_llama.serve(folder), slots=4, threads=1)
+    return Decoder(folder, tiny_llama.serve(folder), slots=4, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +30,19 @@ def expected(made: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
     return last
 
 
-def embed(decoder: LlamaDecoder, ids: list[int]) -> np.ndarray:
+def embed(decoder: Decoder, ids: list[int]) -> np.ndarray:
     return decoder.embed(np.array(ids, np.int32), NO_MEDIA)
 
 
 @pytest.mark.parametrize("ids", PROMPTS)
 def test_a_prompt_gives_the_logits_of_the_equations(
-    decoder: LlamaDecoder, made: dict[str, np.ndarray], ids: list[int]
+    decoder: Decoder, made: dict[str, np.ndarray], ids: list[int]
 ) -> None:
     found = decoder.prefill(2, embed(decoder, ids), 0)
     np.testing.assert_allclose(found, expected(made, ids), atol=1e-3)
 
 
-def test_a_prompt_in_pieces_gives_the_same(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
+def test_a_prompt_in_pieces_gives_the_same(decoder: Decoder, made: dict[str, np.ndarray]) -> None:
     ids = PROMPTS[2]
     embeddings = embed(decoder, ids)
     for start, stop in ((0, 4), (4, 5), (5, 9)):
@@ -50,7 +50,7 @@ def test_a_prompt_in_pieces_gives_the_same(decoder: LlamaDecoder, made: dict[str
     np.testing.assert_allclose(found, expected(made, ids), atol=1e-3)
 
 
-def test_rows_of_different_lengths_decode_together(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
+def test_rows_of_different_lengths_decode_together(decoder: Decoder, made: dict[str, np.ndarray]) -> None:
     rows = [list(ids) for ids in PROMPTS]
     for row, ids in enumerate(rows):
         decoder.prefill(row, embed(decoder, ids), 0)
@@ -63,7 +63,7 @@ def test_rows_of_different_lengths_decode_together(decoder: LlamaDecoder, made: 
             np.testing.assert_allclose(found[row], expected(made, ids), atol=1e-3)
 
 
-def test_several_tokens_at_once_give_the_logits_after_each(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
+def test_several_tokens_at_once_give_the_logits_after_each(decoder: Decoder, made: dict[str, np.ndarray]) -> None:
     start, more = PROMPTS[0], np.array([42, 8, 299, 11], np.int32)
     decoder.prefill(2, embed(decoder, start), 0)
     for proposed in (more[::-1].copy(), more):  # what the first call appended is written over by the second
@@ -73,14 +73,14 @@ def test_several_tokens_at_once_give_the_logits_after_each(decoder: LlamaDecoder
             np.testing.assert_allclose(logits, expected(made, ids), atol=1e-3)
 
 
-def test_a_row_that_moves_goes_on_as_it_was(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
+def test_a_row_that_moves_goes_on_as_it_was(decoder: Decoder, made: dict[str, np.ndarray]) -> None:
     decoder.prefill(3, embed(decoder, PROMPTS[0]), 0)
     decoder.pool.move(3, 0, len(PROMPTS[0]))
     found = decoder.decode(np.array([11], np.int32), np.array([len(PROMPTS[0])]))
     np.testing.assert_allclose(found[0], expected(made, [*PROMPTS[0], 11]), atol=1e-3)
 
 
-def test_an_embedding_takes_the_place_of_a_token(decoder: LlamaDecoder, made: dict[str, np.ndarray]) -> None:
+def test_an_embedding_takes_the_place_of_a_token(decoder: Decoder, made: dict[str, np.ndarray]) -> None:
     soft = np.random.default_rng(4).standard_normal((2, tiny_llama.HIDDEN)).astype(np.float32)
     embedded = decoder.embed(np.array([5, -1, 9, -1], np.int32), soft)
     table = made["token_embd"]
@@ -88,7 +88,7 @@ def test_an_embedding_takes_the_place_of_a_token(decoder: LlamaDecoder, made: di
 
 
 def test_eight_bit_weights_stay_near_the_equations(tmp_path: Path, made: dict[str, np.ndarray]) -> None:
-    decoder = LlamaDecoder(tmp_path, tiny_llama.serve(tmp_path, quantized=True), slots=1, threads=1)
+    decoder = Decoder(tmp_path, tiny_llama.serve(tmp_path, quantized=True), slots=1, threads=1)
     found = decoder.prefill(0, embed(decoder, PROMPTS[2]), 0)
     right = expected(made, PROMPTS[2])
     assert np.abs(found - right).max() < 0.1 * right.std()

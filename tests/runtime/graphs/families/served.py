@@ -6,12 +6,12 @@ from pathlib import Path
 
 from bus.contracts import ModelManifest
 from runtime.export.decoder import write_decoder
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.graphs.decoder.shape import DecoderShape
 from runtime.graphs.decoder.weights import ReadTensor, as_float
 
 
-def serve(folder: Path, shape: DecoderShape, weights: ReadTensor, slots: int) -> LlamaDecoder:
+def serve(folder: Path, shape: DecoderShape, weights: ReadTensor, slots: int) -> Decoder:
     """Write a decoder in float32, and open it."""
     write_decoder(folder, shape, weights, as_float)
     manifest = ModelManifest(
@@ -26,4 +26,4 @@ def serve(folder: Path, shape: DecoderShape, weights: ReadTensor, slots: int) ->
         dims=shape.dims,
         parameters={"end_tokens": []},
     )
-    return LlamaDecoder(folder, manifest, slots=slots, threads=1)
+    return Decoder(folder, manifest, slots=slots, threads=1)

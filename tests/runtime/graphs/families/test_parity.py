@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from runtime.export.checkpoint import open_decoder
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
 from runtime.generation.limits import EngineConfig
 from runtime.generation.request import Generation, PromptTokens
@@ -30,7 +30,7 @@ class Pair:
     """One model twice: as the reference runs it, and as it is served here."""
 
     model: PreTrainedModel
-    decoder: LlamaDecoder
+    decoder: Decoder
     prompts: list[list[int]]
 
     def embed(self, ids: list[int]) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
 from bus.errors import ModelCorruptError
 from runtime.export.checkpoint import open_decoder
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.graphs.decoder.shape import Block, Rotary
 from tests.runtime import reference
 from tests.runtime.graphs.families.cases import VOCABULARY
@@ -33,7 +33,7 @@ GRID = (2, 3, 4)
 @dataclass(frozen=True)
 class Pair:
     model: PreTrainedModel
-    decoder: LlamaDecoder
+    decoder: Decoder
 
     def logits(self, embeddings: NDArray[np.float32], positions: Positions) -> NDArray[np.float32]:
         with torch.inference_mode():

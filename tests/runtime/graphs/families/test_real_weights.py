@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from bus.contracts import ModelManifest
 from runtime.export.decoder import write_decoder
-from runtime.generation.decoder import LlamaDecoder
+from runtime.generation.decoder import Decoder
 from runtime.generation.tokenizer import ChatTokenizer
 from runtime.graphs.decoder.weights import StoreMatrix, as_float, in_8_bits
 from runtime.graphs.families import llama
@@ -82,7 +82,7 @@ def test_our_reading_is_as_sure_of_a_text_as_the_references(tmp_path: Path) -> N
     exact = logits_of(path, served, tmp_path / "float32", as_float, ids)
     np.testing.assert_allclose(exact, right, atol=1e-3)
     in_blocks = logits_of(path, served, tmp_path / "q8", in_8_bits, ids)
-    chosen = LlamaDecoder(repository.folder(served), served, slots=1, context=512, threads=2).verify(0, ids, 0)
+    chosen = Decoder(repository.folder(served), served, slots=1, context=512, threads=2).verify(0, ids, 0)
 
     sure = perplexity(ids, right)
     assert perplexity(ids, exact) == pytest.approx(sure, rel=0.005)
@@ -100,4 +100,4 @@ def logits_of(
     checkpoint = GgufCheckpoint(GgufFile(path))
     shape = llama.FAMILY.shape(checkpoint.config)
     write_decoder(folder, shape, DecoderWeights(checkpoint, llama.FAMILY, shape), store)
-    return LlamaDecoder(folder, manifest, slots=1, context=512, threads=2).verify(0, ids, 0).copy()
+    return Decoder(folder, manifest, slots=1, context=512, threads=2).verify(0, ids, 0).copy()
