@@ -48,6 +48,7 @@ class Settings(BaseSettings):
     pinned: str = Field(default="", description="Functions and models that stay in memory, separated by commas.")
     device: str = Field(default="auto", pattern="^(auto|tensorrt|cuda|cpu)$", description="What models run on.")
     device_fallback: bool = Field(default=False, description="Whether the next device will do where that is missing.")
+    repeatable: bool = Field(default=True, description="Whether no answer depends on who else is served.")
     graphs: Path | None = Field(default=None, description="Folder of optimised graphs; none: in the models folder.")
     keep_graphs: bool = Field(default=True, description="Whether optimised graphs are kept and shared by processes.")
     tensors: Path | None = Field(default=None, description="Folder of this host's shared tensors.")

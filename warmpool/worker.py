@@ -36,6 +36,7 @@ from functions.spec import FunctionSpec
 from runtime.engines.cores import use_cores
 from runtime.engines.graph_cache import GraphCache, use_graph_cache
 from runtime.engines.providers import use_device
+from runtime.generation.limits import use_repeatable
 from runtime.repository import Repository
 from runtime.repository.location import MEMORY
 from runtime.residency.ledger import MemoryLedger
@@ -68,6 +69,7 @@ class WorkerConfig:
         threads: Cores that it may use: threads of a model's run, and blocking calls that run at once.
         device: What models run on: `auto` or a provider's name.
         device_fallback: Whether another provider may stand in for it.
+        repeatable: Whether no answer depends on who else is served.
         model_memory_nbytes: Bytes for all models in memory; None: what the host has.
         pinned: Functions and models that stay in memory.
         graphs: Folder of optimised graphs; None: in the models folder.
@@ -88,6 +90,7 @@ class WorkerConfig:
     threads: int = 2
     device: str = "auto"
     device_fallback: bool = False
+    repeatable: bool = True
     model_memory_nbytes: int | None = None
     pinned: tuple[str, ...] = ()
     graphs: Path | None = None
@@ -142,6 +145,7 @@ class Worker:
         config = self._config
         use_cores(config.threads)
         use_device(config.device, fallback=config.device_fallback)
+        use_repeatable(config.repeatable)
         use_graph_cache(GraphCache(config.graphs) if config.keep_graphs else None)
 
     def _specs(self) -> list[FunctionSpec]:

@@ -44,6 +44,7 @@ def worker(groups: tuple[str, ...]) -> None:
         threads=settings.threads,
         device=settings.device,
         device_fallback=settings.device_fallback,
+        repeatable=settings.repeatable,
         model_memory_nbytes=settings.model_memory,
         pinned=settings.pinned_models,
         graphs=settings.graphs,

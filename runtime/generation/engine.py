@@ -216,7 +216,8 @@ class TextEngine:
             self._verify(running[0], proposed)
             return
         begun_s = time.perf_counter()
-        logits = self._decoder.decode(*self._scheduler.step_inputs(self._decoder.least_rows))[: len(running)]
+        least = self._decoder.least_rows if self._config.repeatable else 1
+        logits = self._decoder.decode(*self._scheduler.step_inputs(least))[: len(running)]
         self._pace.decoded(time.perf_counter() - begun_s)
         for sequence in running:
             # All of them before any ends: a row that moves must take this step's keys and values along.

@@ -21,7 +21,7 @@ from bus.errors import (
 )
 from runtime.generation.decoder import Decoder
 from runtime.generation.engine import TextEngine
-from runtime.generation.limits import EngineConfig
+from runtime.generation.limits import EngineConfig, use_repeatable
 from runtime.generation.request import Generation, PromptTokens
 from runtime.generation.sampling import SamplingConfig
 from tests.runtime import tiny_llama
@@ -245,3 +245,28 @@ async def test_a_cancel_check_that_fails_ends_its_own_request_and_no_other(engin
 def test_every_setting_that_an_engine_cannot_work_with_is_named_at_once() -> None:
     with pytest.raises(InvalidInputError, match=r"max_waiting is -1.*prefill_chunk is 2; it is at least 3"):
         EngineConfig(max_waiting=-1, prefill_chunk=2)
+
+
+@pytest.mark.parametrize(("repeatable", "rows"), [(True, 2), (False, 1), (None, 2)])
+async def test_a_lone_row_in_4_bits_brings_a_spare_one_along_unless_a_deployer_does_without(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, repeatable: bool | None, rows: int
+) -> None:
+    manifest = tiny_llama.serve(folder).model_copy(update={"quantisation": "q4"})
+    decoder, sizes = Decoder(folder, manifest, slots=SLOTS, threads=1), set[int]()
+    whole = decoder.decode
+
+    def counted(tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        sizes.add(len(tokens))
+        return whole(tokens, lengths)
+
+    monkeypatch.setattr(decoder, "decode", counted)
+    use_repeatable(repeatable is not False)
+    try:
+        engine = TextEngine(decoder, letter, EngineConfig())
+    finally:
+        use_repeatable(True)
+    engine.open()
+    _, tokens, _ = await collect(engine.submit(prompt(5, 17, 250), SamplingConfig(max_tokens=6)))
+    engine.close()
+    assert sizes == {rows}
+    assert tokens == expected([5, 17, 250], 6)
