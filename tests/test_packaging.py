@@ -52,4 +52,6 @@ def test_extras_hold_exactly_one_engine_each():
     requires = importlib.metadata.requires("omnibus-inference") or []
     engines = {line.split(";")[1].strip(): line.split(">")[0] for line in requires if line.startswith("onnxruntime")}
     assert engines == {'extra == "cpu"': "onnxruntime", 'extra == "gpu"': "onnxruntime-gpu"}
-    assert not any(line.startswith(("torch", "transformers")) and "export" not in line for line in requires)
+    references = [line for line in requires if line.startswith(("torch", "transformers"))]
+    assert references
+    assert all('extra == "dev"' in line for line in references)
