@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from bus.errors import InvalidInputError
 from runtime.generation.sampler import TokenLogprob
+
+_TOGETHER_S = 0.02
 
 MEDIA_TOKEN = -1
 """Stands in a prompt where an embedding takes the place of a token."""
@@ -78,6 +81,9 @@ class Generation:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[TextDelta | Exception] = asyncio.Queue()
         self._abandoned = False
+        # Of the engine's thread: what was not handed over yet, and when something was.
+        self._held: list[TextDelta | Exception] = []
+        self._handed_s = -_TOGETHER_S
 
     def cancel(self) -> None:
         """Stop after the current step; safe from any thread, and fine when it is over."""
@@ -89,11 +95,25 @@ class Generation:
         return self._abandoned
 
     def deliver(self, piece: TextDelta | Exception) -> None:
-        """Hand over a piece, or the error that ends it; called from the engine's thread."""
+        """Hand over a piece, or the error that ends it; called from the engine's thread.
+
+        The first and the last one go at once, others with whatever follows shortly: the loop that takes them wakes on
+        a core that the next step could use.
+        """
+        self._held.append(piece)
+        now_s = time.monotonic()
+        ends = isinstance(piece, Exception) or piece.finish_reason is not None
+        if not ends and now_s - self._handed_s < _TOGETHER_S:
+            return
+        self._handed_s, pieces, self._held = now_s, self._held, []
         try:
-            self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+            self._loop.call_soon_threadsafe(self._take, pieces)
         except RuntimeError:  # the loop is closed: nobody is there
             self._abandoned = True
+
+    def _take(self, pieces: Sequence[TextDelta | Exception]) -> None:
+        for piece in pieces:
+            self._pieces.put_nowait(piece)
 
     async def __aiter__(self) -> AsyncGenerator[TextDelta, None]:
         """Pieces as they come.
