@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -281,9 +280,8 @@ async def _measure(quick: bool, with_peers: bool) -> list[Measurement]:
             llama = peers.get("llama.cpp Q8_0")
             results += await together(forms[name], engines[name], max(1, rounds // 2), tokens, name, llama)
         results += await predictions(forms["q4"], engines["q4"], rounds, tokens, "q4")
-        close_all: list[Callable[[], None]] = [engine.close for engine in engines.values()]
-        for close in close_all:
-            close()
+        for engine in engines.values():
+            engine.close()
     results.append(await prefixes(forms["q4"], rounds))
     return results
 

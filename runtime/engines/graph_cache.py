@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from bus.errors import OmnibusError
 from runtime.engines.identity import Identity
+from runtime.repository.durable import sync
 from runtime.repository.location import GRAPHS
 from runtime.repository.lock import exclusive
 
@@ -179,17 +179,9 @@ def _write(place: Path, save: Callable[[Path], None]) -> None:
         sizes = {path.name: path.stat().st_size for path in work.iterdir()}
         (work / _ENTRY).write_text(json.dumps(sizes), encoding="utf-8")
         for name in (*sizes, _ENTRY):
-            _sync(work / name)
+            sync(work / name)
         work.rename(place)
     finally:
         with suppress(OSError):
             shutil.rmtree(work, ignore_errors=True)
     log.info("kept the optimised graph %s in %.2f s", place, time.monotonic() - started_s)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from bus.errors import ModelCorruptError
 from runtime.repository.archive import copy_member
 from runtime.repository.catalog import LICENSE_FOLDER, CatalogEntry, RawSource
 from runtime.repository.download import sha256_of
+from runtime.repository.durable import sync
 from runtime.repository.ports import PORTS, declared_ports
 from runtime.repository.progress import Progress, Step
 from runtime.repository.recipe import BuildJob, Built, recipe
@@ -155,17 +155,9 @@ def _publish(out: Path, target: Path, old: Path) -> None:
     """Two renames where an older copy stands; a process that has it open or mapped keeps its files."""
     for path in out.rglob("*"):
         if path.is_file():
-            _sync(path)
+            sync(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         target.rename(old)
     out.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(target.parent)
