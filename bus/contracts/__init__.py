@@ -19,7 +19,7 @@ from bus.contracts.event import (
 from bus.contracts.manifest import ModelFile, ModelManifest
 from bus.contracts.media import MediaLimits, MediaRef, MediaSource, Modality
 from bus.contracts.tensor import INLINE_MAX_NBYTES, TensorRef
-from bus.contracts.tokens import TokenBlock
+from bus.contracts.tokens import FramePiece, TokenBlock
 
 __all__ = [
     "INLINE_MAX_NBYTES",
@@ -28,6 +28,7 @@ __all__ = [
     "DeadLetter",
     "ErrorRecord",
     "Event",
+    "FramePiece",
     "Lane",
     "Lease",
     "MediaLimits",

@@ -9,6 +9,25 @@ from bus.contracts.media import Modality
 from bus.contracts.tensor import TensorRef
 
 
+class FramePiece(Contract):
+    """A piece of how a block stands in a prompt: words of the model's own markup, or places for embeddings.
+
+    Positions count on from piece to piece; a piece of words may go back, so that two marks share one.
+    """
+
+    text: str = Field(default="", description="Markup in the model's own control tokens.")
+    slots: int = Field(default=0, ge=0, description="How many of the block's embeddings stand here.")
+    back: int = Field(default=0, ge=0, description="How many positions before the next free one the words begin.")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> FramePiece:
+        if bool(self.text) == bool(self.slots):
+            raise ValueError("a piece of a frame has text or slots, exactly one of them")
+        if self.back and self.slots:
+            raise ValueError("the positions of embeddings are in the block; only words go back")
+        return self
+
+
 class TokenBlock(Contract):
     """One image, clip, video or piece of text as the language model takes it.
 
@@ -34,6 +53,16 @@ class TokenBlock(Contract):
     )
     compression: float = Field(default=1.0, gt=0, description="Tokens before compression / tokens after.")
     source: str = Field(description="Digest of the media that the block came from.")
+    frame: tuple[FramePiece, ...] = Field(
+        default=(), description="How its embeddings stand in the prompt, with markup between them; empty: in a row."
+    )
+    regions: TensorRef | None = Field(
+        default=None,
+        description="float32 (token, 4): left, top, right, bottom of what each token sees, as shares of the picture.",
+    )
+    complexity: float | None = Field(
+        default=None, ge=0, le=1, description="How much there is to see or hear, where compression followed it."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> TokenBlock:
@@ -50,4 +79,6 @@ class TokenBlock(Contract):
         tokens = self.embeddings.shape[0]
         if self.positions is not None and (self.positions.dtype, self.positions.shape) != ("int32", (3, tokens)):
             raise ValueError(f"positions are int32 (3, {tokens}), not {self.positions.dtype} {self.positions.shape}")
+        if self.frame and sum(piece.slots for piece in self.frame) != tokens:
+            raise ValueError(f"the frame has {sum(piece.slots for piece in self.frame)} slots for {tokens} embeddings")
         return self

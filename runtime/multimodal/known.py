@@ -1,0 +1,32 @@
+"""The families of multimodal models that are served here. To add one: a file like its neighbours, and a line below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bus.contracts import ModelManifest
+from bus.errors import ModelUnsupportedError
+from runtime.multimodal.family import MultimodalFamily
+
+PARAMETERS = "multimodal"
+"""Where a manifest's parameters hold those of its family."""
+
+FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {}
+"""Families by the `model_type` of their configurations."""
+
+
+def family_of(manifest: ModelManifest) -> MultimodalFamily:
+    """The family of a model.
+
+    Raises:
+        ModelUnsupportedError: A model that takes text alone, or of a family that is not served here.
+    """
+    make = FAMILIES.get(manifest.family)
+    if make is None or PARAMETERS not in manifest.parameters:
+        raise ModelUnsupportedError(
+            f"{manifest.ref} takes {', '.join(manifest.modalities_in)}; media take a model of one of the families "
+            f"{', '.join(FAMILIES)}",
+            model=manifest.ref,
+        )
+    return make(manifest.parameters[PARAMETERS])
