@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,8 @@ def own_environment() -> dict[str, str]:
 class Peer:
     """A script of `benchmarks/peers/` that answers one line of JSON with another.
 
+    Between two turns the process stands still: threads that spin for more work would take the cores of whoever is next.
+
     Args:
         python: See `peer_python`.
         script: File name.
@@ -66,17 +69,19 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
+        self._process.kill()  # ends one that stands still, too
         self._process.wait()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """One turn."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._process.send_signal(signal.SIGCONT)
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         for line in self._process.stdout:
             if line.startswith("{"):  # libraries greet on the same channel
+                self._process.send_signal(signal.SIGSTOP)
                 answer: dict[str, Any] = json.loads(line)
                 return answer
         raise RuntimeError(f"{' '.join(self._command)} ended with {self._process.wait()}")
