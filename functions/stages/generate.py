@@ -153,20 +153,15 @@ def _started(
     prediction: NDArray[np.int32] | None,
 ) -> Iterator[list[Generation]]:
     """One answer for each that is wanted; whatever ends one of them ends all."""
-    generations: list[Generation] = []
+    generations = context.model.engine.submit_all(
+        prompt,
+        [_sampling(context, options, index) for index in range(len(constraints))],
+        constraints=list(constraints),
+        prediction=prediction,
+        deadline_s=context.event.deadline_s,
+        is_cancelled=lambda: context.cancelled,
+    )
     try:
-        for index, constraint in enumerate(constraints):
-            # The first one computes the prompt, the others take it from the engine's prefix cache.
-            generations.append(
-                context.model.engine.submit(
-                    prompt,
-                    _sampling(context, options, index),
-                    constraint=constraint,
-                    prediction=prediction,
-                    deadline_s=context.event.deadline_s,
-                    is_cancelled=lambda: context.cancelled,
-                )
-            )
         yield generations
     finally:
         for generation in generations:
@@ -193,7 +188,8 @@ async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTok
     embeddings = np.zeros((0, context.model.hidden), np.float32)
     if prompt.embeddings is not None:
         embeddings = await context.tensors.get(prompt.embeddings)
-    return PromptTokens(await context.tensors.get(prompt.ids), embeddings, context.event.tenant)
+    ids, positions = [await context.tensors.get(one) for one in (prompt.ids, prompt.positions)]
+    return PromptTokens(ids, embeddings, context.event.tenant, positions)
 
 
 def _sampling(context: Context[Generator], options: SamplingOptions, index: int) -> SamplingConfig:

@@ -52,6 +52,8 @@ class Decoder:
         vocabulary: Tokens that there are.
         end_tokens: Those that end an answer.
         pool: The rows' memory.
+        takes_positions: Whether a token's position is not its place: pictures and films have three axes.
+        positions: How many positions the model knows.
         least_rows: Rows of a decode step, so that a row's logits do not depend on how many others are there.
 
     Raises:
@@ -77,7 +79,8 @@ class Decoder:
         self.end_tokens = frozenset(manifest.parameters["end_tokens"])
         self.vocabulary = dims["vocabulary"]
         self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device, spin_us=_SPIN_US)
-        self._takes_positions = "positions" in self._session.inputs
+        self.takes_positions = "positions" in self._session.inputs
+        self.positions = dims["context"]
         # The kernel for one row in 4 bits adds up in another order than the one for several, and rounding of the
         # activations makes that difference as large as the rounding itself: a lone row brings a spare one along.
         self.least_rows = 2 if manifest.quantisation == "q4" else 1
@@ -118,7 +121,7 @@ class Decoder:
         logits: Floats = step.logits[0, 0]
         return logits
 
-    def verify(self, row: int, tokens: NDArray[np.int32], start: int) -> Floats:
+    def verify(self, row: int, tokens: NDArray[np.int32], start: int, shift: int = 0) -> Floats:
         """Append a few tokens to a row; logits after each, float32 `(token, vocabulary)`, valid until the next.
 
         The logits are those of decoding the tokens one by one. Tokens that are not kept need not be taken back: the
@@ -128,26 +131,27 @@ class Decoder:
             row: Which row.
             tokens: int32 `(token,)`.
             start: Tokens that the row has already.
+            shift: See `decode`.
         """
         step = self._kept(row, row + 1, len(tokens))
         self._look_up(tokens, step)
-        self._run(step, np.array([start + len(tokens)]))
+        self._run(step, np.array([start + len(tokens)]), shifts=np.array([shift]))
         logits: Floats = step.logits[0]
         return logits
 
     def decode(
-        self, tokens: NDArray[np.int32], lengths: NDArray[np.int64], positions: NDArray[np.int32] | None = None
+        self, tokens: NDArray[np.int32], lengths: NDArray[np.int64], shifts: NDArray[np.int64] | None = None
     ) -> Floats:
         """Append one token to each of the rows 0 to n-1; logits, float32 `(row, vocabulary)`, valid until the next.
 
         Args:
             tokens: int32 `(row,)`.
             lengths: int64 `(row,)`, tokens of each row before this one.
-            positions: int32 `(3, row)`, see `prefill`.
+            shifts: int64 `(row,)`, how far each token's position is ahead of its place in the row; None: not at all.
         """
         step = self._kept(0, len(tokens), 1)
         self._look_up(tokens, step)
-        self._run(step, lengths + 1, None if positions is None else positions[:, :, None])
+        self._run(step, lengths + 1, shifts=shifts)
         logits: Floats = step.logits[:, 0]
         return logits
 
@@ -156,13 +160,19 @@ class Decoder:
         np.take(self._table, tokens.reshape(step.looked_up.shape[:2]), axis=0, out=step.looked_up, mode="clip")
         step.embeddings[...] = step.looked_up
 
-    def _run(self, step: _Step, totals: NDArray[Any], positions: NDArray[np.int32] | None = None) -> None:
+    def _run(
+        self,
+        step: _Step,
+        totals: NDArray[Any],
+        positions: NDArray[np.int32] | None = None,
+        shifts: NDArray[np.int64] | None = None,
+    ) -> None:
         step.lengths[:] = totals - 1
         step.longest[()] = totals.max()
-        if self._takes_positions:
+        if self.takes_positions:
             count = step.positions.shape[2]
-            places = totals[:, None] - count + np.arange(count)
-            step.positions[...] = places if positions is None else positions
+            first = totals - count if shifts is None else totals - count + shifts
+            step.positions[...] = first[:, None] + np.arange(count) if positions is None else positions
         step.binding.run()
 
     def _kept(self, start: int, stop: int, tokens: int) -> _Step:
@@ -189,7 +199,7 @@ class Decoder:
         step.binding.input("lengths", step.lengths)
         step.binding.input("capacity_used", step.longest)
         step.binding.input("logits_at", step.logits_at)
-        if self._takes_positions:
+        if self.takes_positions:
             step.binding.input("positions", step.positions)
         step.binding.output("logits", step.logits)
         for place, cache in enumerate(self.pool.rows(start, stop)):

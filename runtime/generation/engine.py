@@ -9,27 +9,31 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bus.errors import (
     CancelledRequestError,
-    ContextLengthError,
     DeadlineExceededError,
     EngineError,
     InvalidInputError,
     OmnibusError,
 )
+from runtime.generation.admission import check_prompt, row_limit
 from runtime.generation.chunking import PrefillPace
-from runtime.generation.decoder import Decoder, Floats
+from runtime.generation.decoder import Decoder
 from runtime.generation.limits import EngineConfig
+from runtime.generation.prefill import Prefill
 from runtime.generation.prefix_cache import BLOCK_TOKENS, PrefixCache, block_keys
-from runtime.generation.request import Generation, IsCancelled, PromptTokens, TextDelta
+from runtime.generation.request import Generation, IsCancelled, PromptTokens
 from runtime.generation.sampler import Constraint, TokenChoice, choose_tokens
 from runtime.generation.sampling import SamplingConfig
-from runtime.generation.scheduler import Scheduler, Sequence
+from runtime.generation.scheduler import Scheduler
+from runtime.generation.sequence import Sequence
 from runtime.generation.speculation import DraftModel, Tokens, speculation
 
 _NO_TOKEN = "no token can come next: the model gave no numbers, or its grammar became too complex; verify its files"
@@ -69,6 +73,7 @@ class TextEngine:
         self._draft = None if draft is None else DraftModel(draft)
         self._pace = PrefillPace(self._config.prefill_chunk)
         self._prefixes = PrefixCache(decoder.pool, self._config.prefix_cache_nbytes)
+        self._prompts = Prefill(decoder, self._scheduler, self._prefixes, self._pace)
         self._work = threading.Condition()
         self._closed = False
         # A daemon: a process that ends must not wait for an answer that nobody will read.
@@ -92,65 +97,64 @@ class TextEngine:
         return self._decoder.pool.capacity
 
     def submit(
+        self, prompt: PromptTokens, sampling: SamplingConfig, *, constraint: Constraint | None = None, **common: Any
+    ) -> Generation:
+        """Start an answer; see `submit_all`."""
+        return self.submit_all(prompt, [sampling], constraints=[constraint], **common)[0]
+
+    def submit_all(
         self,
         prompt: PromptTokens,
-        sampling: SamplingConfig,
+        samplings: list[SamplingConfig],
         *,
-        constraint: Constraint | None = None,
+        constraints: list[Constraint | None] | None = None,
         prediction: NDArray[np.int32] | None = None,
         deadline_s: float | None = None,
         is_cancelled: IsCancelled = lambda: False,
-    ) -> Generation:
-        """Start an answer; call it in a running event loop.
+    ) -> list[Generation]:
+        """Start several answers to one prompt, all or none; call it in a running event loop.
+
+        The prompt is computed once, for all that run together.
 
         Args:
             prompt: What to answer.
-            sampling: How to choose tokens; the answer also ends when the context is full.
-            constraint: What the answer has to look like; used from the engine's thread from now on.
-            prediction: int32 `(token,)`, what the answer may repeat parts of; it comes sooner where it does.
+            samplings: How to choose tokens of each; an answer also ends when the context is full.
+            constraints: What each has to look like; used from the engine's thread from now on. None: anything.
+            prediction: int32 `(token,)`, what answers may repeat parts of; they come sooner where they do.
             deadline_s: Unix time after which nobody waits.
             is_cancelled: Asked between steps, from the engine's thread.
 
         Raises:
             ContextLengthError: The prompt leaves no room for an answer.
-            InvalidInputError: Embeddings of another width than the model's, or a bias for a token that it lacks.
+            InvalidInputError: Embeddings of another width than the model's, a bias for a token that it lacks, or more
+                answers than there are places.
             OverloadedError: (retryable) too many requests wait.
             EngineError: The engine is closed.
         """
-        self._check(prompt, sampling)
-        generation = Generation(len(prompt.ids))
-        sequence = Sequence(
-            prompt=prompt,
-            sampling=sampling,
-            generation=generation,
-            constraint=constraint,
-            is_cancelled=is_cancelled,
-            deadline_s=deadline_s,
-            speculation=speculation(self._config, self._draft, prompt.ids, prediction),
-        )
+        if not self._decoder.takes_positions:
+            prompt = replace(prompt, positions=None)
+        sequences: list[Sequence] = []
+        for sampling, constraint in zip(samplings, constraints or [None] * len(samplings), strict=True):
+            check_prompt(self._decoder, prompt, sampling)
+            sequences.append(
+                Sequence(
+                    prompt=prompt,
+                    sampling=sampling,
+                    generation=Generation(len(prompt.ids)),
+                    constraint=constraint,
+                    is_cancelled=is_cancelled,
+                    deadline_s=deadline_s,
+                    limit=row_limit(self._decoder, prompt),
+                    speculation=speculation(self._config, self._draft, prompt.ids, prediction),
+                    beside=sequences if len(samplings) > 1 else [],
+                )
+            )
         with self._work:
             if self._closed:
                 raise EngineError("the generation engine is closed", retryable=True)
-            self._scheduler.admit(sequence)
+            self._scheduler.admit(sequences)
             self._work.notify()
-        return generation
-
-    def _check(self, prompt: PromptTokens, sampling: SamplingConfig) -> None:
-        length, width = len(prompt.ids), prompt.embeddings.shape[1]
-        if length >= self.context:
-            raise ContextLengthError(
-                f"the prompt has {length} tokens, the model's context here is {self.context} with the answer; "
-                "shorten the prompt",
-                tokens=length,
-                context=self.context,
-            )
-        if len(prompt.embeddings) and width != self._decoder.hidden:
-            raise InvalidInputError(f"embeddings have {width} dimensions, the model takes {self._decoder.hidden}")
-        unknown = [token for token, _ in sampling.logit_bias if token >= self._decoder.vocabulary]
-        if unknown:
-            raise InvalidInputError(
-                f"logit_bias names tokens {unknown}; the model has {self._decoder.vocabulary}", param="logit_bias"
-            )
+        return [sequence.generation for sequence in sequences]
 
     def _serve(self) -> None:
         while True:
@@ -179,36 +183,11 @@ class TextEngine:
                     self._end(sequence, ours)
 
     def _prefill(self, sequence: Sequence, row: int) -> None:
-        embeddings = self._begin(sequence, row) if sequence.embeddings is None else sequence.embeddings
-        start = sequence.length
-        chunk = embeddings[start : self._chunk_end(start, len(embeddings))]
-        begun_s = time.perf_counter()
-        logits = self._decoder.prefill(row, chunk, start)
-        self._pace.prefilled(len(chunk), time.perf_counter() - begun_s)
-        sequence.length += len(chunk)
-        if sequence.length == len(sequence.prompt.ids):
-            sequence.embeddings = None
-            self._prefixes.store(sequence.keys, row)
+        logits = self._prompts.step(sequence, row)
+        if logits is not None:
             with self._work:
                 self._scheduler.prefilled()
             self._take(sequence, choose_tokens([sequence.sampler], logits[None])[0])
-
-    def _chunk_end(self, start: int, total: int) -> int:
-        # No chunk of one token: attention of one token is computed in another order than that of several, and an
-        # answer should not depend on where a prompt was cut.
-        end = min(start + self._pace.chunk(len(self._scheduler.decoding)), total)
-        return end - 1 if total - end == 1 and end - start > 2 else end
-
-    def _begin(self, sequence: Sequence, row: int) -> Floats:
-        """Embed the prompt, and take from the cache what is known of it."""
-        embeddings = sequence.embeddings = self._decoder.embed(sequence.prompt.ids, sequence.prompt.embeddings)
-        sequence.keys = block_keys(sequence.prompt)
-        # The last token is always computed, for its logits choose the first token of the answer; and not alone, see
-        # `_chunk_end`.
-        usable = max(0, len(sequence.prompt.ids) - 2) // BLOCK_TOKENS
-        sequence.length = self._prefixes.restore(sequence.keys[:usable], row)
-        sequence.generation.cached_tokens = sequence.length
-        return embeddings
 
     def _decode(self) -> None:
         running = list(self._scheduler.decoding)
@@ -229,13 +208,14 @@ class TextEngine:
     def _proposed(self, sequence: Sequence) -> Tokens:
         """Tokens to check in this step; all of them fit, and so does the one that is chosen behind them."""
         left = sequence.sampling.max_tokens - len(sequence.produced)
-        room = min(left, self.context - sequence.length) - 1
+        room = min(left, sequence.limit - sequence.length) - 1
         return () if sequence.speculation is None else sequence.speculation.propose(sequence.produced, room)
 
     def _verify(self, sequence: Sequence, proposed: Tokens) -> None:
         """Choose a token behind the last one, and behind each proposed one for as long as they come true."""
         tokens = np.array([sequence.last, *proposed], np.int32)
-        logits = self._decoder.verify(self._scheduler.row_of(sequence), tokens, sequence.length)
+        row = self._scheduler.row_of(sequence)
+        logits = self._decoder.verify(row, tokens, sequence.length, sequence.shift)
         choices: list[TokenChoice | None] = []
         for place, expected in enumerate([*proposed, None]):
             choices += choose_tokens([sequence.sampler], logits[place : place + 1])
@@ -254,17 +234,8 @@ class TextEngine:
             with self._work:
                 self._end(sequence, EngineError(_NO_TOKEN))
             return False
-        token = choice.token
-        ended = token in self._decoder.end_tokens
-        sequence.last = token
-        sequence.produced.append(token)
-        text = "" if ended else sequence.stop.push(sequence.detokenizer.push(self._token_bytes(token)))
-        reason = self._finish_reason(sequence, ended)
-        if reason is not None and not sequence.stop.stopped:
-            text += sequence.stop.push(sequence.detokenizer.finish()) + sequence.stop.finish()
-        sequence.generation.deliver(
-            TextDelta(text, (token,), reason, () if choice.logprob is None else (choice.logprob,))
-        )
+        ended = choice.token in self._decoder.end_tokens
+        reason = sequence.take(choice, b"" if ended else self._token_bytes(choice.token), ended)
         if reason is not None:
             self._remember(sequence)
             with self._work:
@@ -276,12 +247,6 @@ class TextEngine:
         keys = block_keys(sequence.prompt, sequence.produced)
         whole = sequence.length // BLOCK_TOKENS  # the last token was never fed back
         self._prefixes.store(keys[:whole], self._scheduler.row_of(sequence))
-
-    def _finish_reason(self, sequence: Sequence, ended: bool) -> str | None:
-        if ended or sequence.stop.stopped:
-            return "stop"
-        full = sequence.length >= self.context or len(sequence.produced) >= sequence.sampling.max_tokens
-        return "length" if full else None
 
     def _drop_unwanted(self) -> None:
         for sequence in self._scheduler.everyone():

@@ -30,7 +30,7 @@ class EngineConfig:
     Attributes:
         max_waiting: Requests that may wait for a slot before others are refused.
         prefill_chunk: The most prompt tokens in one step, at least 3; fewer while others wait for their next token.
-            Any number from 3 can be cut into pieces of which none is a single token, see `engine._chunk_end`.
+            Any number from 3 can be cut into pieces of which none is a single token, see `prefill.Prefill`.
         prefix_cache_nbytes: Memory for keys and values of earlier prompts and answers; 0: none is kept.
         speculative_tokens: The most tokens that are guessed and checked in one step while an answer is alone; 0: none.
         speculate: Whether every answer is guessed at, not only one whose request predicts it. Off: where a model's

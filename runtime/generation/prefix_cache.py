@@ -92,11 +92,12 @@ def block_keys(prompt: PromptTokens, answer: Sequence[int] = ()) -> list[bytes]:
     """The key of each whole block of a prompt and the tokens after it.
 
     Args:
-        prompt: Token ids, and embeddings where they take the place of tokens; both are in the keys.
+        prompt: Token ids, embeddings where they take the place of tokens, and positions; all are in the keys.
         answer: Token ids behind the prompt.
     """
     ids = np.concatenate([prompt.ids, np.asarray(answer, np.int32)])
     slots = np.concatenate([[0], (ids == MEDIA_TOKEN).cumsum()])
+    ahead = _ahead(prompt, len(ids))
     keys: list[bytes] = []
     parent = blake2b(prompt.scope.encode(), digest_size=_KEY_NBYTES).digest()
     for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
@@ -104,6 +105,17 @@ def block_keys(prompt: PromptTokens, answer: Sequence[int] = ()) -> list[bytes]:
         state = blake2b(parent, digest_size=_KEY_NBYTES)
         state.update(np.ascontiguousarray(ids[start:stop]).data)
         state.update(np.ascontiguousarray(prompt.embeddings[slots[start] : slots[stop]]).tobytes())
+        if ahead[:, start:stop].any():
+            state.update(ahead[:, start:stop].tobytes())
         parent = state.digest()
         keys.append(parent)
     return keys
+
+
+def _ahead(prompt: PromptTokens, tokens: int) -> NDArray[np.int32]:
+    """How far the positions of a prompt and its answer are ahead of their places, int32 `(3, token)`."""
+    ahead = np.full((3, tokens), prompt.shift, np.int32)
+    if prompt.positions is not None:
+        given = prompt.positions.shape[1]
+        ahead[:, :given] = prompt.positions - np.arange(given, dtype=np.int32)
+    return ahead

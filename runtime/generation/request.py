@@ -26,16 +26,20 @@ class PromptTokens:
     Attributes:
         ids: int32 `(token,)`; `MEDIA_TOKEN` where an embedding stands.
         embeddings: float32 `(slot, dim)`, one row for each `MEDIA_TOKEN`, in their order.
+        positions: int32 `(3, token)`, time, height and width of each, for a model that takes them; None: text alone,
+            whose positions are its places.
         scope: Only prompts of one scope share a prefix; otherwise the time to the first token would tell one tenant
             what another has asked.
 
     Raises:
-        InvalidInputError: Other dtypes or shapes, no tokens, or another number of embeddings than of slots.
+        InvalidInputError: Other dtypes or shapes, no tokens, another number of embeddings than of slots, or positions
+            below 0.
     """
 
     ids: NDArray[np.int32]
     embeddings: NDArray[np.float32]
     scope: str = ""
+    positions: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         slots = int((self.ids == MEDIA_TOKEN).sum())
@@ -46,6 +50,16 @@ class PromptTokens:
                 f"a prompt with {slots} media slots takes float32 ({slots}, dim) embeddings, "
                 f"not {self.embeddings.dtype} {self.embeddings.shape}"
             )
+        places, shape = self.positions, (3, len(self.ids))
+        if places is not None and (places.dtype != np.int32 or places.shape != shape or places.min() < 0):
+            raise InvalidInputError(
+                f"positions of {len(self.ids)} tokens are int32 {shape} from 0, not {places.dtype} {places.shape}"
+            )
+
+    @property
+    def shift(self) -> int:
+        """How far the position of what follows is ahead of its place, below 0 where it is behind."""
+        return 0 if self.positions is None else int(self.positions.max()) + 1 - len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,65 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bus.errors import OverloadedError
+from bus.errors import InvalidInputError, OverloadedError
 from runtime.generation.kv import KvPool
-from runtime.generation.request import Generation, IsCancelled, PromptTokens
-from runtime.generation.sampler import Constraint, Sampler
-from runtime.generation.sampling import SamplingConfig
-from runtime.generation.speculation import Speculation
-from runtime.generation.text import Detokenizer, StopFilter
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Sequence:
-    """One answer in the making.
-
-    Attributes:
-        prompt: Its prompt.
-        sampling: How its tokens are chosen.
-        generation: Where the answer goes.
-        is_cancelled: Asked between steps.
-        deadline_s: Unix time after which nobody waits.
-        constraint: What the answer has to look like.
-        speculation: Its guesses; None: it makes none.
-        length: Tokens that its row of the cache has.
-        last: The token that the next step appends.
-        produced: Tokens chosen so far.
-        keys: Of the prompt's blocks in the prefix cache.
-    """
-
-    prompt: PromptTokens
-    sampling: SamplingConfig
-    generation: Generation
-    is_cancelled: IsCancelled
-    deadline_s: float | None
-    constraint: Constraint | None = None
-    speculation: Speculation | None = None
-    length: int = 0
-    last: int = 0
-    produced: list[int] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    embeddings: NDArray[Any] | None = None
-    sampler: Sampler = field(init=False)
-    detokenizer: Detokenizer = field(default_factory=Detokenizer)
-    stop: StopFilter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sampler = Sampler(self.sampling, self.prompt.ids, self.constraint)
-        self.stop = StopFilter(self.sampling.stop)
-
-    def learn(self, proposed: int, accepted: int) -> None:
-        """Take notice of guessed tokens and of those that came true."""
-        self.generation.accepted_tokens += accepted
-        self.generation.rejected_tokens += proposed - accepted
-        if self.speculation is not None:
-            self.speculation.learn(proposed, accepted)
+from runtime.generation.sequence import Sequence
 
 
 class Scheduler:
@@ -90,22 +38,29 @@ class Scheduler:
         """Rows in use."""
         return len(self.decoding) + (self.prefilling is not None)
 
-    def admit(self, sequence: Sequence) -> None:
-        """Put a sequence behind the waiting ones.
+    def admit(self, sequences: list[Sequence]) -> None:
+        """Put sequences behind the waiting ones, all or none.
 
         Raises:
+            InvalidInputError: More than there are places at all.
             OverloadedError: (retryable) too many wait; names what is free.
         """
-        free = self._pool.slots - self.running
-        if len(self._waiting) >= self._max_waiting + free:
-            raise OverloadedError(
-                f"{free} of {self._pool.slots} generation slots are free and {len(self._waiting)} requests wait for "
-                "them already; try again later",
-                retry_after_s=1.0,
-                free_slots=free,
-                waiting=len(self._waiting),
+        waiting, slots = len(self._waiting), self._pool.slots
+        if len(sequences) > slots + self._max_waiting:
+            raise InvalidInputError(
+                f"{len(sequences)} answers are asked for at once; {slots + self._max_waiting} have a place here",
+                param="n",
             )
-        self._waiting.append(sequence)
+        places = self._max_waiting + slots - self.running - waiting
+        if len(sequences) > places:
+            raise OverloadedError(
+                f"{self.running} answers run in {slots} slots and {waiting} more wait: of {slots + self._max_waiting} "
+                f"places {max(0, places)} are free, {len(sequences)} are asked for; try again later",
+                retry_after_s=1.0,
+                free=max(0, places),
+                waiting=waiting,
+            )
+        self._waiting.extend(sequences)
 
     def next_prefill(self) -> tuple[Sequence, int] | None:
         """The sequence to prefill and its row; None when there is none or no row for it."""
@@ -128,8 +83,8 @@ class Scheduler:
         elif sequence in self.decoding:
             self._pack(self.decoding.index(sequence))
 
-    def step_inputs(self, least: int = 1) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Last tokens int32 `(row,)` and lengths int64 `(row,)` for a decode step of the decoding rows.
+    def step_inputs(self, least: int = 1) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Last tokens int32, lengths int64 and shifts of positions int64 of the decoding rows, `(row,)` each.
 
         Args:
             least: Rows of the step; those beyond the decoding ones write where their owner will write next.
@@ -139,7 +94,8 @@ class Scheduler:
             spare[0] = self.prefilling.length
         tokens = [sequence.last for sequence in self.decoding] + [0] * len(spare)
         lengths = [sequence.length for sequence in self.decoding] + spare
-        return np.array(tokens, np.int32), np.array(lengths, np.int64)
+        shifts = [sequence.shift for sequence in self.decoding] + [0] * len(spare)
+        return np.array(tokens, np.int32), np.array(lengths, np.int64), np.array(shifts, np.int64)
 
     def row_of(self, sequence: Sequence) -> int:
         """The row of one that decodes."""

@@ -178,7 +178,7 @@ async def test_requests_before_the_engine_opens_wait_for_it_up_to_its_limit(fold
     decoder = Decoder(folder, tiny_llama.serve(folder), slots=1, threads=1)
     engine = TextEngine(decoder, letter, EngineConfig(max_waiting=2))
     admitted = [engine.submit(prompt(3), SamplingConfig(max_tokens=2)) for _ in range(3)]
-    with pytest.raises(OverloadedError, match="1 of 1 generation slots are free and 3 requests wait"):
+    with pytest.raises(OverloadedError, match="0 answers run in 1 slots and 3 more wait"):
         engine.submit(prompt(3), SamplingConfig(max_tokens=2))
     engine.open()
     assert [(await collect(one))[1] for one in admitted] == [expected([3], 2)] * 3
@@ -192,10 +192,10 @@ async def test_overload_names_what_is_free(folder: Path) -> None:
     running = engine.submit(prompt(3), SamplingConfig(max_tokens=60))
     await anext(aiter(running))
     waiting = engine.submit(prompt(3), SamplingConfig(max_tokens=1))
-    with pytest.raises(OverloadedError, match="0 of 1 generation slots are free and 1 requests wait") as caught:
+    with pytest.raises(OverloadedError, match=r"1 answers run .*of 2 places 0 are free") as caught:
         engine.submit(prompt(3), SamplingConfig(max_tokens=1))
     assert caught.value.retryable
-    assert caught.value.details == {"free_slots": 0, "waiting": 1}
+    assert caught.value.details == {"free": 0, "waiting": 1}
     running.cancel()
     assert (await collect(waiting))[1] == expected([3], 1)
     engine.close()
@@ -255,9 +255,9 @@ async def test_a_lone_row_in_4_bits_brings_a_spare_one_along_unless_a_deployer_d
     decoder, sizes = Decoder(folder, manifest, slots=SLOTS, threads=1), set[int]()
     whole = decoder.decode
 
-    def counted(tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def counted(tokens: np.ndarray, lengths: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         sizes.add(len(tokens))
-        return whole(tokens, lengths)
+        return whole(tokens, lengths, shifts)
 
     monkeypatch.setattr(decoder, "decode", counted)
     use_repeatable(repeatable is not False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,13 @@ from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLTextModel
 from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLTextConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
-from bus.errors import ModelCorruptError
+from bus.errors import ContextLengthError, ModelCorruptError
 from runtime.export.checkpoint import open_decoder
 from runtime.generation.decoder import Decoder
+from runtime.generation.engine import TextEngine
+from runtime.generation.limits import EngineConfig
+from runtime.generation.request import MEDIA_TOKEN, PromptTokens
+from runtime.generation.sampling import SamplingConfig
 from runtime.graphs.decoder.shape import Block, Rotary
 from tests.runtime import reference
 from tests.runtime.graphs.families.cases import VOCABULARY
@@ -103,7 +108,7 @@ def test_rows_with_films_in_different_places_decode_together(pair: Pair) -> None
     for token in (17, 4, 250, 251):
         lengths = np.array([len(embeddings) for embeddings, _ in rows])
         following = np.array([int(positions.max()) + 1 for _, positions in rows], np.int32)
-        found = pair.decoder.decode(np.full(2, token, np.int32), lengths, np.tile(following, (3, 1)))
+        found = pair.decoder.decode(np.full(2, token, np.int32), lengths, following - lengths)
         rows = [
             (np.concatenate([embeddings, table[[token]]]), np.concatenate([positions, np.full((3, 1), place)], axis=1))
             for (embeddings, positions), place in zip(rows, following, strict=True)
@@ -124,3 +129,65 @@ def test_sections_that_do_not_fill_a_head_are_refused(axes: tuple[int, ...], pai
     shape, _ = open_decoder(reference.save(pair.model, tmp_path))
     with pytest.raises(ModelCorruptError, match="sections"):
         replace(shape, blocks=(Block(Rotary((1.0,) * 8, axes=axes)),))
+
+
+def media_prompt(before: int, after: int) -> PromptTokens:
+    """Random tokens around a film of random embeddings."""
+    embeddings, positions = prompt(before, after)
+    ids = np.random.default_rng(7).integers(3, VOCABULARY, len(embeddings)).astype(np.int32)
+    ids[before : len(ids) - after] = MEDIA_TOKEN
+    return PromptTokens(ids, embeddings[ids == MEDIA_TOKEN], positions=positions)
+
+
+def greedy(pair: Pair, asked: PromptTokens, count: int) -> list[int]:
+    """What the reference goes on with, computed anew for each token."""
+    assert asked.positions is not None
+    table = pair.table().numpy()
+    embeddings, positions = table[np.maximum(asked.ids, 0)], asked.positions
+    embeddings[asked.ids == MEDIA_TOKEN] = asked.embeddings
+    answer: list[int] = []
+    while len(answer) < count:
+        answer.append(int(pair.logits(embeddings, positions)[-1].argmax()))
+        embeddings = np.concatenate([embeddings, table[answer[-1:]]])
+        positions = np.concatenate([positions, np.full((3, 1), positions.max() + 1, np.int32)], axis=1)
+    return answer
+
+
+async def tokens_of(engine: TextEngine, asked: PromptTokens, count: int, **more: Any) -> tuple[list[int], int]:
+    generation = engine.submit(asked, SamplingConfig(max_tokens=count), **more)
+    return [token async for piece in generation for token in piece.token_ids], generation.cached_tokens
+
+
+async def test_an_engine_goes_on_behind_films_as_the_reference_does(pair: Pair) -> None:
+    asked = [media_prompt(9, 7), media_prompt(3, 1), media_prompt(20, 30)]
+    right = [greedy(pair, one, 12) for one in asked]
+    engine = TextEngine(pair.decoder, lambda token: b"", EngineConfig(prefill_chunk=5))
+    engine.open()
+    try:
+        found = await asyncio.gather(*(tokens_of(engine, one, 12) for one in asked))
+        assert [tokens for tokens, _ in found] == right
+        again, cached = await tokens_of(engine, asked[0], 12)
+        assert (again, cached) == (right[0], 32)
+        guessed, _ = await tokens_of(engine, asked[0], 12, prediction=np.array(right[0], np.int32))
+        assert guessed == right[0]
+        assert asked[0].positions is not None
+        elsewhere = replace(asked[0], positions=asked[0].positions[:, ::-1][[0, 2, 1], ::-1].copy())
+        assert (await tokens_of(engine, elsewhere, 1))[1] == 0  # the same embeddings in another grid are another prompt
+    finally:
+        engine.close()
+
+
+async def test_positions_beyond_what_the_model_knows_are_refused_and_end_an_answer(pair: Pair) -> None:
+    engine = TextEngine(pair.decoder, lambda token: b"")
+    engine.open()
+    asked = media_prompt(9, 7)
+    assert asked.positions is not None
+    try:
+        far = replace(asked, positions=asked.positions * np.array([[40], [1], [1]], np.int32))
+        with pytest.raises(ContextLengthError, match=r"reach position 760 .* knows 160"):
+            engine.submit(far, SamplingConfig())
+        near = replace(asked, positions=asked.positions + np.int32(130))
+        tokens, _ = await tokens_of(engine, near, 100)
+        assert 130 + 20 + len(tokens) - 1 == 160  # the last one is not fed back
+    finally:
+        engine.close()
