@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import av
-import numpy as np
 from av.stream import Disposition
-from PIL import Image
 
 from bus.contracts import MediaLimits
-from bus.errors import MediaError, MediaTooLargeError, MediaUnreadableError, MediaUnsupportedError
+from bus.errors import MediaError, MediaUnreadableError, MediaUnsupportedError
 from runtime.media.audio import Samples, check_seconds, decode_track, open_container
+from runtime.media.frames import Frame, FrameReader, check_pixels, start_s
 
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
-
-SEEK_AHEAD_S = 2.0
-"""A moment nearer than this is reached by decoding on: a seek would mostly land on a passed keyframe."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame.
-
-    Attributes:
-        image: RGB, upright.
-        time_s: When it is first shown, in seconds from the start of the video.
-    """
-
-    image: Image.Image
-    time_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +36,37 @@ class Clip:
     seconds: float
 
 
-def decode(data: bytes, limits: MediaLimits, *, frames: int, frames_per_second: float) -> Clip:
-    """Sample a video by time and decode its sound.
+@dataclass(frozen=True, slots=True)
+class Video:
+    """An open video.
+
+    Attributes:
+        frames: Reads its picture.
+        seconds: Its length.
+        frames_per_second: How many frames it has in a second, on average.
+        width: Of a frame as it is stored, in pixels.
+        height: Of a frame as it is stored, in pixels.
+    """
+
+    frames: FrameReader
+    seconds: float
+    frames_per_second: float
+    width: int
+    height: int
+
+
+@contextmanager
+def open_video(data: bytes, limits: MediaLimits) -> Iterator[Video]:
+    """Open a video, so that its frames can be taken one by one: never are all of them in memory.
 
     Args:
         data: The file.
-        limits: Length and pixels are checked in the header; `max_frames` bounds `frames`.
-        frames: The most frames to take.
-        frames_per_second: How densely to sample as long as that gives no more than `frames`.
+        limits: Length and pixels are checked in the header.
 
     Raises:
         MediaTooLargeError: Longer, or of more pixels, than allowed.
         MediaUnsupportedError: Not a video, or one without a picture.
-        MediaUnreadableError: Empty, truncated or corrupt.
+        MediaUnreadableError: Empty, truncated or corrupt; also while frames are taken.
     """
     with open_container(data, "video") as container:
         stream = _picture_stream(container)
@@ -72,20 +74,38 @@ def decode(data: bytes, limits: MediaLimits, *, frames: int, frames_per_second: 
             raise MediaUnsupportedError("the file has no video stream; send one with pictures, or send it as audio")
         if stream.codec_context is None:
             raise MediaUnsupportedError("the file's video is of a codec that is not known here")
-        _check_pixels(stream.codec_context.width, stream.codec_context.height, limits)
+        width, height = stream.codec_context.width, stream.codec_context.height
+        check_pixels(width, height, limits)
         try:
             seconds = _seconds(container, stream)
             check_seconds(seconds, limits)
-            count = max(1, min(frames, limits.max_frames, math.ceil(seconds * frames_per_second)))
-            moments = [(index + 0.5) * seconds / count for index in range(count)]
-            taken = list(_frames_at(container, stream, moments, limits))
+            yield Video(FrameReader(container, stream, limits), seconds, _rate(stream, seconds), width, height)
         except MediaError:
             raise
         except (av.error.FFmpegError, ValueError) as error:
             raise MediaUnreadableError(f"the video could not be decoded ({error})") from error
-    if not taken:
-        raise MediaUnreadableError("the video holds no frame that can be decoded: it is truncated or corrupt")
-    return Clip(taken, _sound(data, limits), seconds)
+
+
+def decode(data: bytes, limits: MediaLimits, *, frames: int, frames_per_second: float) -> Clip:
+    """Sample a video by time and decode its sound.
+
+    Args:
+        data: The file.
+        limits: Length and pixels are checked in the header; `max_frames` bounds `frames`.
+        frames: The most frames to take; one that is on show at two of their moments is given once.
+        frames_per_second: How densely to sample as long as that gives no more than `frames`.
+
+    Raises:
+        MediaTooLargeError: Longer, or of more pixels, than allowed.
+        MediaUnsupportedError: Not a video, or one without a picture.
+        MediaUnreadableError: Empty, truncated or corrupt.
+    """
+    with open_video(data, limits) as video:
+        count = max(1, min(frames, limits.max_frames, math.ceil(video.seconds * frames_per_second)))
+        moments = [(index + 0.5) * video.seconds / count for index in range(count)]
+        taken = {frame.time_s: frame for frame in video.frames.at(moments)}
+        seconds = video.seconds
+    return Clip(list(taken.values()), sound(data, limits), seconds)
 
 
 def has_pictures(data: bytes) -> bool:
@@ -107,8 +127,15 @@ def _picture_stream(container: InputContainer) -> VideoStream | None:
     return None
 
 
-def _sound(data: bytes, limits: MediaLimits) -> Samples | None:
-    # Opened anew: the picture's seeks have left the first container somewhere else.
+def sound(data: bytes, limits: MediaLimits) -> Samples | None:
+    """The sound track of a video, float32 `(sample,)`, mono, 16 kHz; None: there is none that can be decoded.
+
+    Raises:
+        MediaTooLargeError: Longer than allowed.
+        MediaUnsupportedError: Not a video.
+        MediaUnreadableError: Empty, truncated or corrupt.
+    """
+    # Opened anew: the picture's seeks have left its container somewhere else.
     with open_container(data, "video") as container:
         if not container.streams.audio:
             return None
@@ -118,15 +145,14 @@ def _sound(data: bytes, limits: MediaLimits) -> Samples | None:
             return None  # the picture is there; a broken sound track does not take it away
 
 
-def _check_pixels(width: int, height: int, limits: MediaLimits) -> None:
-    if width * height > limits.max_pixels:
-        raise MediaTooLargeError(
-            f"the video's frames are {width} × {height} = {width * height:,} pixels; "
-            f"at most {limits.max_pixels:,} are taken",
-            width=width,
-            height=height,
-            max_pixels=limits.max_pixels,
-        )
+def _rate(stream: VideoStream, seconds: float) -> float:
+    """Frames in a second; what FFmpeg makes of the first ones is a guess, and some containers count them all."""
+    if stream.frames and seconds:
+        return stream.frames / seconds
+    for rate in (stream.guessed_rate, stream.average_rate):
+        if rate:
+            return float(rate)
+    return 25.0
 
 
 def _seconds(container: InputContainer, stream: VideoStream) -> float:
@@ -137,55 +163,10 @@ def _seconds(container: InputContainer, stream: VideoStream) -> float:
         return container.duration / av.time_base
     last = max((_end_s(packet) for packet in container.demux(stream)), default=0.0)
     container.seek(0)
-    return max(0.0, last - _start_s(stream))
+    return max(0.0, last - start_s(stream))
 
 
 def _end_s(packet: av.Packet[VideoStream]) -> float:
     if packet.pts is None or packet.time_base is None:
         return 0.0
     return float((packet.pts + (packet.duration or 0)) * packet.time_base)
-
-
-def _start_s(stream: VideoStream) -> float:
-    if stream.start_time is None or stream.time_base is None:
-        return 0.0
-    return float(stream.start_time * stream.time_base)
-
-
-def _frames_at(
-    container: InputContainer, stream: VideoStream, moments: list[float], limits: MediaLimits
-) -> Iterator[Frame]:
-    """The frame on show at each moment (ascending, in seconds); one that is on show at two is given once."""
-    start_s = _start_s(stream)
-    source = _decoded(container, stream, start_s)
-    shown: tuple[float, av.VideoFrame] | None = None
-    following = next(source, None)
-    given_s: float | None = None
-    for moment in moments:
-        if following is not None and moment - following[0] > SEEK_AHEAD_S and stream.time_base:
-            container.seek(int((moment + start_s) / stream.time_base), stream=stream, backward=True)
-            source = _decoded(container, stream, start_s)
-            following = next(source, None)
-        while following is not None and (following[0] <= moment or shown is None):
-            shown, following = following, next(source, None)
-        if shown is not None and shown[0] != given_s:
-            given_s = shown[0]
-            _check_pixels(shown[1].width, shown[1].height, limits)
-            yield Frame(_upright(shown[1]), given_s)
-
-
-def _decoded(container: InputContainer, stream: VideoStream, start_s: float) -> Iterator[tuple[float, av.VideoFrame]]:
-    for packet in container.demux(stream):
-        try:
-            for frame in packet.decode():
-                if frame.time is not None:
-                    yield max(0.0, frame.time - start_s), frame
-        except av.error.InvalidDataError:
-            continue  # a damaged packet costs its frames; no frame at all is an error, told by the caller
-
-
-def _upright(frame: av.VideoFrame) -> Image.Image:
-    """RGB, turned as the display matrix of a phone's recording says."""
-    pixels = frame.to_ndarray(format="rgb24")
-    turns = round(frame.rotation / 90) % 4
-    return Image.fromarray(np.ascontiguousarray(np.rot90(pixels, turns)))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
+import av
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bus.contracts import MediaLimits
 from bus.errors import MediaTooLargeError, MediaUnreadableError, MediaUnsupportedError
-from runtime.media import video
-from runtime.media.video import Clip, decode
-from tests.made.films import film, grey
+from runtime.media.video import Clip, decode, open_video
+from tests.made.films import drifting, film, grey
 from tests.made.sounds import encoded, loudest_hz, tone
 
 LIMITS = MediaLimits()
@@ -41,22 +44,64 @@ def test_short_films_are_sampled_by_the_second() -> None:
     assert [frame.time_s for frame in clip.frames] == pytest.approx([0.4, 1.4, 2.4], abs=0.11)
 
 
-def test_long_films_are_sought_and_not_decoded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    times_ms = range(0, 600_000, 500)
-    decoded = 0
-    original = video._decoded
+@pytest.mark.parametrize("container", ["matroska", "mp4", "mpegts"])
+def test_a_long_film_is_decoded_no_further_than_its_keyframes_are_apart(container: str) -> None:
+    data = film(range(0, 600_000, 500), width=32, height=32, container=container)
+    moments = [50.1, 150.1, 250.1, 350.1, 450.1, 550.1]
+    with open_video(data, LIMITS) as opened:
+        frames = list(opened.frames.at(moments))
+        decoded = opened.frames.decoded
+    assert [frame.time_s for frame in frames] == pytest.approx([50, 150, 250, 350, 450, 550], abs=0.01)
+    assert [int(np.asarray(frame.image).mean().round()) for frame in frames] == pytest.approx(
+        [grey(int(frame.time_s * 2)) for frame in frames], abs=4
+    )
+    # A keyframe stands at most twelve frames before a moment; one more tells when the next begins.
+    assert decoded <= len(moments) * (12 + 1) + 1
 
-    def counting(*args: object) -> object:
-        nonlocal decoded
-        for item in original(*args):  # type: ignore[arg-type]
-            decoded += 1
-            yield item
 
-    monkeypatch.setattr(video, "_decoded", counting)
-    clip = decode(film(times_ms, width=32, height=32), LIMITS, frames=6, frames_per_second=1)
-    assert [frame.time_s for frame in clip.frames] == pytest.approx([50, 150, 250, 350, 450, 550], abs=0.51)
-    assert levels(clip) == pytest.approx([grey(int(frame.time_s * 2)) for frame in clip.frames], abs=4)
-    assert decoded < 6 * 30
+def test_frames_come_one_by_one_and_again_where_they_stay_on_show() -> None:
+    with open_video(film(UNEVEN_MS), LIMITS) as opened:
+        frames = opened.frames.at([0.0, 0.2, 0.3, 1.41])
+        assert next(frames).time_s == 0
+        assert opened.frames.decoded < len(UNEVEN_MS)
+        assert [frame.time_s for frame in frames] == pytest.approx([0.08, 0.08, 1.4])
+
+
+def damaged(data: bytes, packet: int) -> bytes:
+    """The film with the second half of one of its packets spoilt."""
+    with av.open(io.BytesIO(data), "r") as container:
+        spoilt = list(container.demux(container.streams.video[0]))[packet]
+    assert spoilt.pos is not None
+    inside = slice(spoilt.pos + spoilt.size // 2, spoilt.pos + spoilt.size)
+    content = bytearray(data)
+    content[inside] = bytes(byte ^ 0x5A for byte in content[inside])
+    return bytes(content)
+
+
+def pictures(data: bytes, moments: list[float]) -> tuple[dict[float, NDArray[np.uint8]], list[float]]:
+    with open_video(data, LIMITS) as opened:
+        found = {frame.time_s: np.asarray(frame.image) for frame in opened.frames.at(moments)}
+        return found, opened.frames.damaged_s
+
+
+@pytest.mark.parametrize("container", ["matroska", "mp4"])
+def test_a_damaged_frame_is_passed_over_and_all_that_are_given_are_right(container: str) -> None:
+    data = film(range(0, 4000, 100), width=128, height=64, container=container, drawn=drifting(128, 64))
+    moments = [index / 10 + 0.05 for index in range(40)]
+    whole, _ = pictures(data, moments)
+    found, damage = pictures(damaged(data, 17), moments)
+    assert len(whole) == 40
+    assert len(damage) > 0
+    assert 20 < len(found) < 40
+    assert [min(found), max(found)] == pytest.approx([0, 3.9])
+    for time_s, picture in found.items():
+        np.testing.assert_array_equal(picture, whole[time_s])
+
+
+def test_a_film_that_is_damaged_from_its_start_is_refused_with_the_second() -> None:
+    data = film(range(0, 1000, 100), width=128, height=64, drawn=drifting(128, 64), keyframe_every=60)
+    with open_video(damaged(data, 0), LIMITS) as opened, pytest.raises(MediaUnreadableError, match="at second 0"):
+        list(opened.frames.at([0.5]))
 
 
 def test_times_are_from_the_start_of_the_film_wherever_its_clock_begins() -> None:
