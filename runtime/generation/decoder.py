@@ -80,7 +80,7 @@ class Decoder:
         self.vocabulary = dims["vocabulary"]
         self._session = OnnxSession(folder / "model.onnx", threads=threads, device=device, spin_us=_SPIN_US)
         self.takes_positions = "positions" in self._session.inputs
-        self.positions = dims["context"]
+        self.positions = dims.get("positions", dims["context"])
         # The kernel for one row in 4 bits adds up in another order than the one for several, and rounding of the
         # activations makes that difference as large as the rounding itself: a lone row brings a spare one along.
         self.least_rows = 2 if manifest.quantisation == "q4" else 1

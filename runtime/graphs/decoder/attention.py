@@ -95,7 +95,7 @@ class Attention:
     def _declare(self, rotary: Rotary) -> tuple[str, str, str]:
         """Names of the cosines, the sines and, where positions are an input, each token's row in them."""
         graph, name = self._graph, f"rotary.{self._shape.rotaries.index(rotary)}"
-        cosine, sine = tables(rotary, self._shape.context)
+        cosine, sine = tables(rotary, self._shape.positions)
         if not rotary.axes:
             return graph.weight(f"{name}.cosine", cosine), graph.weight(f"{name}.sine", sine), ""
         size = graph.node("Shape", ["positions"], start=1, end=3)

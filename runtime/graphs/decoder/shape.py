@@ -8,6 +8,7 @@ from enum import StrEnum
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 
 _LANES = 8
+_FURTHEST = 32768  # as many rows have the tables of angles, which every token reads a few of
 
 
 class Activation(StrEnum):
@@ -78,6 +79,8 @@ class DecoderShape:
         logit_softcap: Limit that logits approach; 0: none.
         embedding_scale: What rows of the embedding table are multiplied by.
         tied: The output head is the embedding table.
+        longest: The positions that the model was trained on; where they have three axes, those of films run ahead of
+            their tokens.
 
     Raises:
         ModelCorruptError: Sizes that do not fit together.
@@ -109,6 +112,7 @@ class DecoderShape:
     logit_softcap: float = 0.0
     embedding_scale: float = 1.0
     tied: bool = False
+    longest: int = 0
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -145,6 +149,11 @@ class DecoderShape:
         return any(rotary.axes for rotary in self.rotaries)
 
     @property
+    def positions(self) -> int:
+        """How many positions the graph knows, from 0."""
+        return max(self.context, min(self.longest, _FURTHEST)) if self.takes_positions else self.context
+
+    @property
     def dims(self) -> dict[str, int]:
         """What a manifest says of it."""
         return {
@@ -154,4 +163,5 @@ class DecoderShape:
             "head_dim": self.head_dim,
             "vocabulary": self.vocabulary,
             "context": self.context,
+            "positions": self.positions,
         }

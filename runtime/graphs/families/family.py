@@ -110,6 +110,7 @@ def llama_like(config: ModelConfig, layers: tuple[Block, ...], **choices: Any) -
         "feed_forward": config.size("intermediate_size"),
         "vocabulary": config.size("vocab_size"),
         "context": trained_context(config),
+        "longest": config.size("max_position_embeddings"),
         "blocks": layers,
         "tied": config.flag("tie_word_embeddings"),
     }

@@ -56,7 +56,7 @@ class Pair:
 
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 160,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 200,
     "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
 }  # fmt: skip
 
@@ -74,7 +74,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     reference.randomise(model)
     model.train(False)
     folder = tmp_path_factory.mktemp("model")
-    shape, weights = open_decoder(reference.save(model, folder))
+    shape, weights = open_decoder(reference.save(model, folder), context=160)
     return Pair(model, serve(folder, shape, weights, slots=2))
 
 
@@ -184,10 +184,10 @@ async def test_positions_beyond_what_the_model_knows_are_refused_and_end_an_answ
     assert asked.positions is not None
     try:
         far = replace(asked, positions=asked.positions * np.array([[40], [1], [1]], np.int32))
-        with pytest.raises(ContextLengthError, match=r"reach position 760 .* knows 160"):
+        with pytest.raises(ContextLengthError, match=r"reach position 760 .* knows 200"):
             engine.submit(far, SamplingConfig())
-        near = replace(asked, positions=asked.positions + np.int32(130))
+        near = replace(asked, positions=asked.positions + np.int32(170))
         tokens, _ = await tokens_of(engine, near, 100)
-        assert 130 + 20 + len(tokens) - 1 == 160  # the last one is not fed back
+        assert 170 + 20 + len(tokens) - 1 == 200  # the last one is not fed back
     finally:
         engine.close()
