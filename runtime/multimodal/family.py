@@ -7,7 +7,7 @@ so that a worker without the model's encoders can prepare media for them. Its gr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,12 +40,13 @@ class Film:
     """Frames of a video.
 
     Attributes:
-        frames: RGB, upright, in order of time.
-        times_s: When each is shown, in seconds from the start of the video.
+        frames: RGB, upright, in order of time, as many as `times_s`; gone through once, so that they can be decoded one
+            by one, and are as small as they are needed before the next one comes.
+        times_s: When each is on show, in seconds from the start of the video.
         seconds: Length of the video.
     """
 
-    frames: Sequence[Image]
+    frames: Iterable[Image]
     times_s: Sequence[float]
     seconds: float
 
@@ -59,12 +60,15 @@ class Laid:
         positions: int32 `(3, token)`, from 0.
         frame: Pieces whose slots the embeddings fill, in order.
         seconds_per_step: Seconds between two time steps; None for a still.
+        regions: float32 `(token, 4)`: left, top, right, bottom of what each token sees, as shares of the upright
+            picture; None for sound, and where tokens have no place.
     """
 
     embeddings: Floats
     positions: Positions
     frame: tuple[FramePiece, ...]
     seconds_per_step: float | None = None
+    regions: Floats | None = None
 
 
 class MultimodalFamily(Protocol):
