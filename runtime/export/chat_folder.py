@@ -26,16 +26,30 @@ def build(job: BuildJob) -> Built:
         ModelCorruptError: Files that are missing, damaged, or do not fit together.
         InvalidInputError: No such quantisation.
     """
+    return build_chat(job)
+
+
+def build_chat(job: BuildJob, beside: tuple[str, ...] = (), *, in_parts: bool = False) -> Built:
+    """Build the part of a model that chats.
+
+    Args:
+        job: See `build`.
+        beside: Beginnings of tensors that are there for the model's other parts.
+        in_parts: Whether a message is a list of parts.
+
+    Raises:
+        OmnibusError: See `build`.
+    """
     store = store_of(job.parameters["quantisation"])
     template = chat_template(job.raw)
-    shape, weights = open_decoder(job.raw, job.parameters["context_tokens"])
+    shape, weights = open_decoder(job.raw, job.parameters["context_tokens"], beside)
     ends = _end_tokens(job.raw, shape.vocabulary)
     tokenizer = job.raw / "tokenizer.json"
     if not tokenizer.is_file():
         raise ModelUnsupportedError("the folder has no tokenizer.json; save it with a fast tokenizer of transformers")
     shutil.copyfile(tokenizer, job.out / "tokenizer.json")
     (job.out / "chat.jinja").write_text(template, encoding="utf-8")
-    check_words(job.out, shape.vocabulary)
+    check_words(job.out, shape.vocabulary, in_parts=in_parts)
     write_decoder(job.out, shape, weights, store)
     config = text_model(ModelConfig.read(job.raw / "config.json"))
     return Built(dims=shape.dims, parameters={"end_tokens": ends, "pad_token": config.get("pad_token_id", 0)})

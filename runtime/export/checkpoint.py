@@ -11,12 +11,15 @@ from runtime.graphs.families.known import family_of, text_model
 from runtime.weights.folder import SafetensorsFolder
 
 
-def open_decoder(folder: Path, context: int | None = None) -> tuple[DecoderShape, DecoderWeights]:
+def open_decoder(
+    folder: Path, context: int | None = None, beside: tuple[str, ...] = ()
+) -> tuple[DecoderShape, DecoderWeights]:
     """The shape and the weights of a folder's decoder, checked against each other.
 
     Args:
         folder: With `config.json` and safetensors.
         context: The most tokens that a row is to have; None: as many as the model was trained on.
+        beside: Beginnings of tensors that are there for something else than the decoder.
 
     Raises:
         ModelUnsupportedError: A family or a feature that is not built here.
@@ -25,4 +28,4 @@ def open_decoder(folder: Path, context: int | None = None) -> tuple[DecoderShape
     config = text_model(ModelConfig.read(folder / "config.json", context))
     family = family_of(config)
     shape = family.shape(config)
-    return shape, DecoderWeights(SafetensorsFolder(folder), family, shape)
+    return shape, DecoderWeights(SafetensorsFolder(folder), family, shape, beside)

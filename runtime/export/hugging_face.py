@@ -13,6 +13,7 @@ from typing import Any
 from bus.contracts import ModelManifest
 from bus.errors import InvalidInputError, ModelSourceError
 from runtime.graphs.decoder.weights import store_of
+from runtime.graphs.encoders.known import encoders_of
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.gguf import GgufCheckpoint
 from runtime.graphs.families.known import family_of, text_model
@@ -32,7 +33,8 @@ _HUB = "hf://"
 _LICENSE = r"[A-Za-z0-9][A-Za-z0-9 .+()-]{0,99}"
 _BESIDE = frozenset({
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-    "chat_template.json", "sentence_bert_config.json", "1_Pooling/config.json", "modules.json", "LICENSE",
+    "chat_template.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
+    "sentence_bert_config.json", "1_Pooling/config.json", "modules.json", "LICENSE",
 })  # fmt: skip
 
 
@@ -58,7 +60,8 @@ class _Kind:
     """How models of one sort are built and served."""
 
     recipe: str
-    modalities: tuple[str, str]
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
     limits: Mapping[str, float]
     parameters: Mapping[str, Any]
     quantisation: str
@@ -135,8 +138,8 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
         sources=(RawSource(source=found.source, files=found.files),),
         digests=dict(found.digests),
         build=kind.recipe,
-        modalities_in=kind.modalities[:1],
-        modalities_out=kind.modalities[1:],
+        modalities_in=kind.takes,
+        modalities_out=kind.gives,
         quantisation=kind.quantisation,
         limits=dict(kind.limits),
         parameters={**kind.parameters, "built_from": found.identity},
@@ -146,18 +149,20 @@ def entry_of(place: str, repository: Repository, options: BuildOptions) -> Catal
 
 def _kind(found: _Place, options: BuildOptions) -> _Kind:
     if found.config.model_type == "whisper":
-        return _Kind("runtime.export.whisper_folder:build", ("audio", "text"), {"window_s": 30}, {}, "int8")
+        return _Kind("runtime.export.whisper_folder:build", ("audio",), ("text",), {"window_s": 30}, {}, "int8")
     if found.config.model_type == "bert":
-        return _Kind("runtime.export.bert_folder:build", ("text", "text"), {}, {}, "none")
+        return _Kind("runtime.export.bert_folder:build", ("text",), ("text",), {}, {}, "none")
+    encoders = None if found.source.endswith(".gguf") else encoders_of(found.config)
+    media = () if encoders is None else encoders.modalities
     chosen = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
     # Before anything large is downloaded or copied.
-    config = text_model(found.config)
+    config = text_model(found.config if encoders is None else encoders.described(found.config))
     family_of(config)
     store_of(options.quantisation)
     # A row cannot be longer than the positions that the model knows.
     limits = {"context_tokens": trained_context(config.within(options.context_tokens))}
-    recipe = "runtime.export.gguf:build" if found.source.endswith(".gguf") else "runtime.export.chat_folder:build"
-    return _Kind(recipe, ("text", "text"), limits, chosen, options.quantisation)
+    recipe = "gguf" if found.source.endswith(".gguf") else "multimodal_folder" if media else "chat_folder"
+    return _Kind(f"runtime.export.{recipe}:build", ("text", *media), ("text",), limits, chosen, options.quantisation)
 
 
 def _version(repository: Repository, entry: CatalogEntry) -> str:

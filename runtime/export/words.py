@@ -12,12 +12,13 @@ from runtime.generation.tokenizer import ChatTokenizer
 _SAID = "omnibus"
 
 
-def check_words(folder: Path, vocabulary: int) -> None:
+def check_words(folder: Path, vocabulary: int, *, in_parts: bool = False) -> None:
     """Make sure that a chat can be written in the model's tokens.
 
     Args:
         folder: With `tokenizer.json` and `chat.jinja`.
         vocabulary: Tokens that the model has embeddings for.
+        in_parts: Whether a message is a list of parts, as of models that take media, and not a text.
 
     Raises:
         ModelCorruptError: A file that cannot be read, a template that fails or leaves out what was said, or tokens that
@@ -30,8 +31,9 @@ def check_words(folder: Path, vocabulary: int) -> None:
         raise ModelCorruptError(
             f"tokenizer.json has tokens up to {largest}, and the model has {vocabulary}; is it of another model?"
         )
+    said = [{"type": "text", "text": _SAID}] if in_parts else _SAID
     try:
-        prompt = tokenizer.chat([{"role": "user", "content": _SAID}])
+        prompt = tokenizer.chat([{"role": "user", "content": said}])
     except Exception as error:  # a template is a program: it may fail in any way
         raise ModelCorruptError(f"the chat template fails at a message of a user: {_reason(error)}") from error
     if _SAID not in prompt or not len(tokenizer.encode(prompt, markup=True)):

@@ -115,11 +115,11 @@ class ChatTokenizer:
         text = self._tokenizer.id_to_token(token)
         return b"" if text is None else self._bytes_of(text)
 
-    def chat(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def chat(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The prompt for the assistant's next turn.
 
         Args:
-            messages: Maps with `role` and `content`.
+            messages: Maps with `role` and `content`: a text, or a list of parts, as the model's template has it.
 
         Raises:
             InvalidInputError: The model's template refuses the messages.

@@ -7,12 +7,16 @@ from typing import Any
 
 from bus.contracts import ModelManifest
 from bus.errors import ModelUnsupportedError
+from runtime.multimodal.families.idefics3 import Idefics3
 from runtime.multimodal.family import MultimodalFamily
 
 PARAMETERS = "multimodal"
 """Where a manifest's parameters hold those of its family."""
 
-FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {}
+FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
+    "idefics3": Idefics3,
+    "smolvlm": Idefics3,
+}
 """Families by the `model_type` of their configurations."""
 
 

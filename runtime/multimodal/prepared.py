@@ -16,6 +16,11 @@ Floats = NDArray[np.float32]
 Positions = NDArray[np.int32]
 
 
+def in_a_row(tokens: int) -> Positions:
+    """Positions of tokens that follow each other as those of a text do, int32 `(3, token)`."""
+    return np.tile(np.arange(tokens, dtype=np.int32), (3, 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A picture, a film or a clip as its encoder takes it.

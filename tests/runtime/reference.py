@@ -34,7 +34,7 @@ def randomise(model: PreTrainedModel, *, seed: int = 0, offset: float = 0.0, tab
                 parameter.uniform_(0.5 - offset, 1.5 - offset, generator=random)
             elif "position" in name:
                 parameter.normal_(0, 1, generator=random)
-            elif "embed" in name:
+            elif "embed" in name and parameter.ndim == 2:
                 parameter.normal_(0, table, generator=random)
             else:
                 size = 3 if "head" in name else 1.5

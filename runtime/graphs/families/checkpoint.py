@@ -14,8 +14,8 @@ from runtime.graphs.families.family import Family
 from runtime.weights.tensors import Tensors, check_shape, finite
 
 # Where the text model stands in a checkpoint: alone, under a head, or inside a model of several modalities.
-_PREFIXES = ("model.", "", "model.language_model.", "language_model.model.")
-_HEADS = ("lm_head", "language_model.lm_head", "model.lm_head")
+_PREFIXES = ("model.", "", "model.language_model.", "language_model.model.", "model.text_model.", "thinker.model.")
+_HEADS = ("lm_head", "language_model.lm_head", "model.lm_head", "thinker.lm_head")
 # Constants that some files carry along.
 _CONSTANTS = (".rotary_emb.inv_freq", ".attn.bias", ".masked_bias")
 
@@ -27,13 +27,14 @@ class DecoderWeights:
         tensors: The checkpoint.
         family: What its tensors are called.
         shape: What it must hold.
+        beside: Beginnings of tensors that are there for something else, such as encoders of the same model.
 
     Raises:
         ModelCorruptError: A tensor that is missing, of another shape, or that no part of the decoder takes.
     """
 
-    def __init__(self, tensors: Tensors, family: Family, shape: DecoderShape) -> None:
-        self._tensors, self._family, self._shape = tensors, family, shape
+    def __init__(self, tensors: Tensors, family: Family, shape: DecoderShape, beside: tuple[str, ...] = ()) -> None:
+        self._tensors, self._family, self._shape, self._beside = tensors, family, shape, beside
         self._parts = model_parts(shape) | {
             f"blocks.{layer}.{name}": part for layer in range(shape.layers) for name, part in block_parts(shape).items()
         }
@@ -90,4 +91,4 @@ class DecoderWeights:
     def _may_be_there(self, name: str) -> bool:
         copied = self._shape.tied and name == f"{self._head}.weight"
         beside = any(name.removeprefix("model.").startswith(prefix) for prefix in self._family.ignored)
-        return copied or beside or name.endswith(_CONSTANTS)
+        return copied or beside or name.startswith(self._beside) or name.endswith(_CONSTANTS)

@@ -21,11 +21,13 @@ class ModelConfig:
     Args:
         values: The document; the text model's part of it, where it describes several.
         context: The most tokens that a row is to have; None: as many as the model was trained on.
+        file: What it was read from, for errors.
     """
 
-    def __init__(self, values: Mapping[str, Any], context: int | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any], context: int | None = None, file: str = "config.json") -> None:
         self._values = values
         self.context = context
+        self.file = file
 
     @classmethod
     def read(cls, path: Path, context: int | None = None) -> Self:
@@ -40,7 +42,7 @@ class ModelConfig:
             raise ModelCorruptError(f"{path.name} cannot be read: {error}", file=path.name) from error
         if not isinstance(values, dict):
             raise ModelCorruptError(f"{path.name} holds no JSON object", file=path.name)
-        return cls(values, context)
+        return cls(values, context, path.name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -119,7 +121,7 @@ class ModelConfig:
         Raises:
             ModelUnsupportedError: A name that is not known; lists those that are.
         """
-        return chosen(name, self.get(name, default), known)
+        return chosen(name, self.get(name, default), known, self.file)
 
     def refuse(self, *names: str) -> None:
         """Make sure that features are not asked for.
@@ -130,7 +132,7 @@ class ModelConfig:
         for name in names:
             if self.get(name):
                 raise ModelUnsupportedError(
-                    f"config.json asks for {name} {self.get(name)!r}, which is not built here", feature=name
+                    f"{self.file} asks for {name} {self.get(name)!r}, which is not built here", feature=name
                 )
 
     def inner(self, name: str) -> Self | None:
@@ -144,15 +146,15 @@ class ModelConfig:
             return None
         if not isinstance(value, dict):
             raise self.wrong(name, "an object")
-        return type(self)(value, self.context)
+        return type(self)(value, self.context, self.file)
 
     def having(self, **values: Any) -> Self:
         """The same with other values."""
-        return type(self)({**self._values, **values}, self.context)
+        return type(self)({**self._values, **values}, self.context, self.file)
 
     def within(self, context: int) -> Self:
         """The same with the most tokens that a row is to have."""
-        return type(self)(self._values, context)
+        return type(self)(self._values, context, self.file)
 
     def filled(self, **values: Any) -> Self:
         """The same with values for what is not given."""
@@ -160,10 +162,10 @@ class ModelConfig:
 
     def wrong(self, name: str, wanted: str) -> ModelCorruptError:
         """The error that a value is, to be raised."""
-        return ModelCorruptError(f"config.json gives {name} as {self._values.get(name)!r}, not as {wanted}", key=name)
+        return ModelCorruptError(f"{self.file} gives {name} as {self._values.get(name)!r}, not as {wanted}", key=name)
 
 
-def chosen(name: str, value: Any, known: Mapping[str, Choice]) -> Choice:
+def chosen(name: str, value: Any, known: Mapping[str, Choice], file: str = "config.json") -> Choice:
     """What a value of a configuration stands for.
 
     Raises:
@@ -171,6 +173,6 @@ def chosen(name: str, value: Any, known: Mapping[str, Choice]) -> Choice:
     """
     if not isinstance(value, str) or value not in known:
         raise ModelUnsupportedError(
-            f"config.json asks for {name} {value!r}, which is not built here; known: {', '.join(known)}", feature=name
+            f"{file} asks for {name} {value!r}, which is not built here; known: {', '.join(known)}", feature=name
         )
     return known[value]

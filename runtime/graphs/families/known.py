@@ -6,6 +6,7 @@ from bus.errors import ModelUnsupportedError
 from runtime.graphs.families import gemma, llama, mistral, phi, phi3, qwen, smollm3
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.families.family import Family
+from runtime.graphs.families.omitted import OMITTED
 
 FAMILIES = (
     llama.FAMILY,
@@ -27,8 +28,12 @@ def text_model(config: ModelConfig) -> ModelConfig:
     inner = config.inner("text_config")
     if inner is None:
         return config
-    beside = {"model_type": config.model_type, "tie_word_embeddings": config.get("tie_word_embeddings")}
-    return inner.filled(**beside)
+    # The whole model's head is tied where the whole says so, whatever the text model says of itself.
+    tied = config.get("tie_word_embeddings") or inner.get("tie_word_embeddings")
+    shared = {name: config.get(name) for name in ("model_type", "eos_token_id", "pad_token_id")}
+    omitted = OMITTED.get(inner.get("model_type", ""), {})
+    left_out = {name: shared.get(name, value) for name, value in omitted.items() if name not in set(inner)}
+    return inner.filled(**shared).having(tie_word_embeddings=tied, **left_out)
 
 
 def family_of(config: ModelConfig) -> Family:

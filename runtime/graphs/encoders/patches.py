@@ -1,0 +1,95 @@
+"""From the bytes of square pictures to the patches of a vision transformer.
+
+Source: Zhai et al., SigLIP (2023); Dehghani et al., Patch n' Pack (2023), for positions by share of the picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bus.errors import ModelUnsupportedError
+from runtime.graphs.encoders.pixels import Floats, Normalisation
+from runtime.graphs.families.config import ModelConfig
+from runtime.graphs.ops import Graph
+from runtime.weights.tensors import CheckedTensors
+
+FLOAT = 1
+"""ONNX's number for float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchShape:
+    """How a tower cuts pictures.
+
+    Attributes:
+        patch: Rows and columns of pixels in a patch.
+        trained: Patches on a side of the picture that its table of positions was trained on.
+        hidden: Width of the tower.
+    """
+
+    patch: int
+    trained: int
+    hidden: int
+
+    @classmethod
+    def read(cls, config: ModelConfig) -> PatchShape:
+        """Read a tower's part of a configuration.
+
+        Raises:
+            ModelUnsupportedError: Pictures of other than three channels.
+            ModelCorruptError: Sizes that are missing or no such numbers.
+        """
+        if config.size("num_channels", 3) != 3:
+            raise ModelUnsupportedError(f"pictures of {config.size('num_channels')} channels are not taken; 3 are")
+        patch = config.size("patch_size", most=1024)
+        trained = config.size("image_size", most=65_536) // patch
+        if not trained:
+            raise config.wrong("image_size", f"at least a patch of {patch}")
+        return cls(patch, trained, config.size("hidden_size"))
+
+
+def embedding(
+    read: CheckedTensors, shape: PatchShape, normalisation: Normalisation, prefix: str
+) -> tuple[Floats, Floats]:
+    """The matrix `(hidden, row · column · channel)` and bias of a patch embedding that takes bytes."""
+    size = (shape.hidden, 3, shape.patch, shape.patch)
+    weight = read(f"{prefix}embeddings.patch_embedding.weight", *size)
+    return normalisation.into(weight, read(f"{prefix}embeddings.patch_embedding.bias", shape.hidden))
+
+
+def positions(read: CheckedTensors, shape: PatchShape, prefix: str) -> Floats:
+    """The trained table of positions, `(row · column, hidden)`."""
+    return read(f"{prefix}embeddings.position_embedding.weight", shape.trained**2, shape.hidden)
+
+
+def shares(count: int, trained: int) -> NDArray[np.int64]:
+    """The trained row of each of some rows of patches, by its share of the picture; the same for columns.
+
+    All in float32, as the reference has it: shares that fall on a border go to the side that its rounding puts them on.
+    """
+    borders = np.arange(1 / trained, 1.0, 1 / trained).astype(np.float32)
+    steps = np.arange(count, dtype=np.float32) * (np.float32(1) / np.float32(count))
+    places: NDArray[np.int64] = np.searchsorted(borders, np.minimum(steps, np.float32(1 - 1e-6)), side="right")
+    return places
+
+
+def square_patches(graph: Graph, pixels: str, side: int, patch: int, matrix: Floats, offset: Floats) -> str:
+    """Embedded patches, float32 `(tile, patch, hidden)`.
+
+    Args:
+        graph: Gets the nodes.
+        pixels: uint8 `(tile, row, column, channel)`, squares of `side · patch` pixels.
+        side: Patches on a side.
+        patch: Rows and columns of a patch.
+        matrix: `(hidden, row · column · channel)`.
+        offset: What is added, `(patch, hidden)`: bias and position.
+    """
+    cut = graph.node("Reshape", [pixels, graph.constant(0, side, patch, side, patch, 3)])
+    # Bytes are moved before they are floats, a quarter of the work.
+    ordered = graph.node("Transpose", [cut], perm=[0, 1, 3, 2, 4, 5])
+    flat = graph.node("Reshape", [ordered, graph.constant(0, side * side, patch * patch * 3)])
+    embedded = graph.matmul(graph.node("Cast", [flat], to=FLOAT), "patches", matrix)
+    return graph.node("Add", [embedded, graph.weight("patches.offset", offset)])

@@ -1,0 +1,266 @@
+"""Idefics3 and SmolVLM against transformers, step by step: pixels, encoder, tokens, logits, answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from transformers import (
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
+)
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.idefics3.processing_idefics3 import Idefics3Processor
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor, get_image_prompt_string
+from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
+from transformers.video_utils import VideoMetadata
+
+from bus.contracts import Modality
+from bus.errors import ModelUnsupportedError
+from runtime.generation.request import MEDIA_TOKEN
+from runtime.graphs.encoders.pixels import Normalisation
+from runtime.multimodal.family import Detail, Film
+from runtime.multimodal.prepared import Prepared
+from tests.runtime import reference
+from tests.runtime.multimodal import merged
+from tests.runtime.multimodal.drawn import SHAPES, scene
+from tests.runtime.multimodal.served import Prompt, Served
+from tests.runtime.multimodal.words import VOCABULARY, control_tokens, number, tokenizer
+
+FAKE, IMAGE, GLOBAL, VIDEO = "<fake_token_around_image>", "<image>", "<global-img>", "<video>"
+TILE, SIDE, LONGEST = 56, 2, 224
+PLAIN = Detail()
+HALF = Normalisation(1 / 255, (0.5,) * 3, (0.5,) * 3)
+TEMPLATE = (
+    "<s>{% for message in messages %}{{ message.role | capitalize }}:{% for part in message.content %}"
+    "{% if part.type == 'text' %}{{ part.text }}{% elif part.type == 'image' %}<image>"
+    "{% elif part.type == 'video' %}<video>{% endif %}{% endfor %}\n{% endfor %}Assistant:"
+)
+TEXT = {
+    "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+TOWER = {
+    "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 70,
+    "patch_size": 14,
+}  # fmt: skip
+PICTURES: dict[str, Any] = {
+    "size": {"longest_edge": LONGEST}, "max_image_size": {"longest_edge": TILE}, "return_row_col_info": True,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Right:
+    """What the reference makes of a prompt."""
+
+    ids: list[int]
+    pixels: NDArray[np.float32]
+    features: NDArray[np.float32]
+    embedded: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Pair:
+    name: str
+    model: PreTrainedModel
+    words: PreTrainedTokenizerFast
+    pictures: Any
+    served: Served
+
+    def right(self, text: str, images: Sequence[Image.Image]) -> Right:
+        """The reference's inputs and merged embeddings; `text` has `<image>` for each picture."""
+        if self.name == "idefics3":
+            processor = Idefics3Processor(self.pictures, self.words, image_seq_len=SIDE**2)
+            given = processor(text=text, images=[list(images)], return_tensors="pt")
+            return self._merged(given["input_ids"], given["pixel_values"], given["pixel_attention_mask"])
+        given = self.pictures([list(images)], return_tensors="pt")
+        for rows, columns in zip(given["rows"][0], given["cols"][0], strict=True):
+            shown = get_image_prompt_string(rows, columns, SIDE**2, FAKE, "<IMAGE>", GLOBAL)  # type: ignore[no-untyped-call]
+            text = text.replace(IMAGE, shown, 1)
+        ids = self.words(text.replace("<IMAGE>", IMAGE), add_special_tokens=False, return_tensors="pt")["input_ids"]
+        return self._merged(ids, given["pixel_values"], given["pixel_attention_mask"])
+
+    def _merged(self, ids: torch.Tensor, pixels: torch.Tensor, mask: torch.Tensor) -> Right:
+        model: Any = self.model.model
+        with torch.inference_mode():
+            features = torch.cat(list(model.get_image_features(pixels, mask).pooler_output))
+        given = {"input_ids": ids, "pixel_values": pixels, "pixel_attention_mask": mask}
+        embedded = merged.embedded(self.model, model.text_model, **given)
+        return Right(ids[0].tolist(), pixels[0].numpy(), features.numpy(), embedded)
+
+    def prompt(self, text: str, pieces: Sequence[Prepared]) -> Prompt:
+        """Ours of the same."""
+        before, *behind = text.split(IMAGE)
+        encoded = self.served.encode(*pieces)
+        parts: list[Any] = [before]
+        for words, piece, embeddings in zip(behind, pieces, encoded, strict=True):
+            parts += [(piece, embeddings), words]
+        return self.served.prompt(*parts)
+
+
+def _words() -> PreTrainedTokenizerFast:
+    return tokenizer(*control_tokens(4, 4, FAKE, IMAGE, GLOBAL, VIDEO, "<end_of_utterance>"), template=TEMPLATE)
+
+
+@pytest.fixture(scope="module", params=["idefics3", "smolvlm"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    words, folder = _words(), tmp_path_factory.mktemp("saved")
+    shared: dict[str, Any] = {"text_config": TEXT, "vision_config": TOWER, "image_token_id": number(words, IMAGE)}
+    model: PreTrainedModel
+    pictures: Any
+    if request.param == "idefics3":
+        model = Idefics3ForConditionalGeneration(Idefics3Config(**shared))
+        pictures = Idefics3ImageProcessorPil(**PICTURES)
+        Idefics3Processor(pictures, words, image_seq_len=SIDE**2, chat_template=TEMPLATE).save_pretrained(folder)
+    else:
+        model = SmolVLMForConditionalGeneration(SmolVLMConfig(**shared))
+        pictures = SmolVLMImageProcessorPil(**PICTURES)
+        words.save_pretrained(folder)
+        sampling = {"max_frames": 6, "fps": 2, "video_size": {"longest_edge": 112}}
+        (folder / "preprocessor_config.json").write_text(json.dumps({**pictures.to_dict(), "video_sampling": sampling}))
+    reference.randomise(model)
+    model.train(False)
+    reference.save(model, folder)
+    return Pair(request.param, model, words, pictures, Served(folder, tmp_path_factory.mktemp("root")))
+
+
+def check(found: Prompt, right: Right, image_token: int) -> None:
+    """Tokens, their places, and embeddings of the whole prompt."""
+    ids = found.tokens.ids.tolist()
+    assert [image_token if token == MEDIA_TOKEN else token for token in ids] == right.ids
+    assert [place for place, token in enumerate(right.ids) if token == image_token] == found.slots.tolist()
+    np.testing.assert_allclose(found.embedded, right.embedded.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_picture_of_any_shape_has_the_pixels_and_features_of_the_reference(
+    shape: tuple[int, int], pair: Pair
+) -> None:
+    picture = scene(*shape)
+    prepared = pair.served.family.image(picture, PLAIN)
+    right = pair.right(f"Look:{IMAGE}", [picture])
+    pixels = HALF.apply(prepared.inputs["pixels"]).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(pixels, right.pixels, atol=1e-6)
+    np.testing.assert_allclose(pair.served.encode(prepared)[0], right.features, atol=1e-4)
+
+
+async def test_one_picture_gives_the_logits_and_the_answer_of_the_reference(pair: Pair) -> None:
+    picture = scene(300, 170)
+    text = f"<s>User:Before.{IMAGE}What is this?\nAssistant:"
+    right = pair.right(text, [picture])
+    found = pair.prompt(text, [pair.served.family.image(picture, PLAIN)])
+    check(found, right, number(pair.words, IMAGE))
+    logits = merged.logits(pair.model, right.embedded)
+    np.testing.assert_allclose(pair.served.logits(found), logits[-1], atol=1e-3)
+    np.testing.assert_allclose(pair.served.logits(found, 9, 40), logits[-1], atol=1e-3)
+    answer = merged.greedy(pair.model, right.embedded, 32)
+    assert len(set(answer)) > 8  # an answer that repeats itself would prove little
+    assert await pair.served.greedy(32, found) == [answer]
+    assert await pair.served.greedy(32, found) == [answer]  # with its prefix from the cache
+
+
+async def test_pictures_of_different_shapes_stand_in_one_prompt(pair: Pair) -> None:
+    pictures = [scene(200, 150, 1), scene(60, 300, 2), scene(300, 40, 3)]
+    text = f"<s>User:First{IMAGE}{IMAGE}then\n\n{IMAGE}\nAssistant: I see.\nUser: and now?\nAssistant:"
+    right = pair.right(text, pictures)
+    found = pair.prompt(text, [pair.served.family.image(one, PLAIN) for one in pictures])
+    check(found, right, number(pair.words, IMAGE))
+    logits = merged.logits(pair.model, right.embedded)
+    np.testing.assert_allclose(pair.served.logits(found), logits[-1], atol=1e-3)
+    assert await pair.served.greedy(32, found) == [merged.greedy(pair.model, right.embedded, 32)]
+
+
+async def test_requests_that_run_together_get_what_they_would_get_alone(pair: Pair) -> None:
+    texts = [f"<s>User:{IMAGE}Yes?\nAssistant:", f"<s>User:A word{IMAGE}{IMAGE}\nAssistant:"]
+    pictures = [scene(250, 190, 4), scene(30, 40, 5), scene(222, 111, 6)]
+    pieces = [pair.served.family.image(one, PLAIN) for one in pictures]
+    together = pair.served.encode(*pieces)
+    for piece, embeddings in zip(pieces, together, strict=True):
+        np.testing.assert_allclose(pair.served.encode(piece)[0], embeddings, atol=1e-5)
+    prompts = [pair.prompt(texts[0], pieces[:1]), pair.prompt(texts[1], pieces[1:])]
+    right = [pair.right(texts[0], pictures[:1]), pair.right(texts[1], pictures[1:])]
+    answers = [merged.greedy(pair.model, one.embedded, 16) for one in right]
+    assert await pair.served.greedy(16, *prompts) == answers
+
+
+def test_every_token_knows_what_it_sees(pair: Pair) -> None:
+    prepared = pair.served.family.image(scene(200, 150), PLAIN)
+    assert prepared.regions is not None
+    assert prepared.grid == (1, 3 * SIDE, 4 * SIDE)
+    tiles = prepared.regions[: -(SIDE**2)].reshape(3, 4, SIDE, SIDE, 4)
+    np.testing.assert_allclose(tiles[2, 1, 0, 1], [3 / 8, 4 / 6, 4 / 8, 5 / 6], atol=1e-6)
+    areas = (prepared.regions[:, 2:] - prepared.regions[:, :2]).prod(axis=1)
+    assert areas[: -(SIDE**2)].sum() == pytest.approx(1) == areas[-(SIDE**2) :].sum()
+
+
+def test_low_detail_is_the_whole_picture_alone(pair: Pair) -> None:
+    picture = scene(200, 150)
+    prepared = pair.served.family.image(picture, Detail(level="low"))
+    right = pair.pictures([[picture]], do_image_splitting=False, return_tensors="np")["pixel_values"][0]
+    assert prepared.tokens == SIDE**2
+    np.testing.assert_allclose(HALF.apply(prepared.inputs["pixels"]).transpose(0, 3, 1, 2), right, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [4, 19, 20, 40, 67, 1000])
+def test_a_budget_of_tokens_is_kept_by_taking_fewer_tiles(most: int, pair: Pair) -> None:
+    prepared = pair.served.family.image(scene(200, 190), Detail(max_tokens=most))
+    assert prepared.tokens <= most
+    assert (prepared.tokens > SIDE**2) == (most >= 5 * SIDE**2)
+
+
+def test_a_film_is_frames_with_their_times(pair: Pair) -> None:
+    film = Film([scene(120, 90, seed) for seed in range(3)], [0.0, 62.4, 125.0], 126.2)
+    if pair.name == "idefics3":
+        with pytest.raises(ModelUnsupportedError, match="no video"):
+            pair.served.family.video(film, PLAIN)
+        return
+    prepared = pair.served.family.video(film, PLAIN)
+    processor = SmolVLMProcessor.__new__(SmolVLMProcessor)
+    processor.fake_image_token, processor.image_token, processor.global_image_token = FAKE, IMAGE, GLOBAL
+    processor.image_seq_len = SIDE**2
+    metadata = VideoMetadata(total_num_frames=1262, fps=10.0, duration=126.2, frames_indices=[0, 624, 1250])
+    pixels = np.zeros((1, 3, 3, TILE, TILE))
+    text = processor.replace_video_token({"pixel_values": pixels, "video_metadata": [metadata]}, 0)
+    ids = pair.words(text, add_special_tokens=False)["input_ids"]
+    found = pair.served.prompt((prepared, pair.served.encode(prepared)[0])).tokens.ids
+    placeholder = number(pair.words, IMAGE)
+    assert [placeholder if token == MEDIA_TOKEN else token for token in found.tolist()] == ids
+    assert prepared.grid == (3, SIDE, SIDE)
+    assert prepared.seconds_per_step == pytest.approx(62.5)
+    # Frames are prepared as pictures without tiles are.
+    changes = {"do_image_splitting": False, "size": {"longest_edge": 112}}
+    right = pair.pictures([list(film.frames)], return_tensors="pt", **changes)
+    np.testing.assert_allclose(
+        HALF.apply(prepared.inputs["pixels"]).transpose(0, 3, 1, 2), right["pixel_values"][0].numpy(), atol=1e-6
+    )
+    with torch.inference_mode():
+        model: Any = pair.model.model
+        features = model.get_image_features(right["pixel_values"], right["pixel_attention_mask"]).pooler_output[0]
+    np.testing.assert_allclose(pair.served.encode(prepared)[0], features.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(0.1, 25.0), (2.0, 24.0), (7.3, 29.97), (60.0, 30.0), (3600.0, 23.976)])
+def test_a_film_is_looked_at_when_the_reference_does(seconds: float, rate: float, pair: Pair) -> None:
+    if pair.name == "idefics3":
+        assert Modality.VIDEO not in pair.served.family.placeholders
+        return
+    total = max(1, round(seconds * rate))
+    metadata = VideoMetadata(total_num_frames=total, fps=rate, duration=seconds)
+    right = SmolVLMVideoProcessor.sample_frames(SimpleNamespace(), metadata, num_frames=6, fps=2)  # type: ignore[arg-type]
+    found = pair.served.family.frames(seconds, rate, PLAIN)
+    np.testing.assert_allclose(found, right / rate)
+    assert len(pair.served.family.frames(seconds, rate, Detail(max_tokens=2 * SIDE**2))) <= 2
