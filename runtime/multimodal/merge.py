@@ -20,6 +20,8 @@ Indices = NDArray[np.int64]
 _TOUCHING = 1e-4
 """Edges of two regions that are closer than this share of the picture are the same edge."""
 
+_TOGETHER = 64
+
 
 def merge(laid: Laid, tokens: int) -> Laid:
     """The same media in fewer tokens, as far as neighbours can be put together.
@@ -92,10 +94,12 @@ class _Groups:
 
     def _likeness(self, left: Indices, right: Indices) -> Floats:
         """Cosine of the means of two groups; the length of a sum is that of its mean, times its size."""
-        norms = np.linalg.norm(self._sums, axis=1)
-        products = np.einsum("ed,ed->e", self._sums[left], self._sums[right])
-        found: Floats = products / np.maximum(norms[left] * norms[right], 1e-12)
-        return found
+        norms = np.sqrt(np.einsum("gd,gd->g", self._sums, self._sums))
+        found = np.empty(len(left), np.float32)
+        for start in range(0, len(left), _TOGETHER):  # copies of all rows at once would fall out of the caches
+            part = slice(start, start + _TOGETHER)
+            np.einsum("ed,ed->e", self._sums[left[part]], self._sums[right[part]], out=found[part])
+        return found / np.maximum(norms[left] * norms[right], np.float32(1e-12))
 
     def _join(self, pairs: Indices) -> None:
         target = np.arange(self.count)
