@@ -119,6 +119,9 @@ class BucketConfig:
 LEASE_TTL_S = 10.0
 """A worker that has not renewed its lease for this long is gone."""
 
+MODEL_TTL_S = 60.0
+"""A model that no worker has announced for this long is served by none."""
+
 BUCKETS = {
     bucket.name: bucket
     for bucket in (
@@ -126,7 +129,7 @@ BUCKETS = {
         BucketConfig(name="joins", ttl_s=7 * 86_400, max_nbytes=512 * _MIB),
         BucketConfig(name="cancels", ttl_s=3_600),
         BucketConfig(name="workers", ttl_s=LEASE_TTL_S),
-        BucketConfig(name="models"),
+        BucketConfig(name="models", ttl_s=MODEL_TTL_S),
         BucketConfig(name="plans"),
         BucketConfig(name="cache", ttl_s=86_400, max_nbytes=512 * _MIB),
     )

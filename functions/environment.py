@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,10 +27,27 @@ from functions.flow.join import Joins
 from functions.flow.plan import Plan
 from functions.flow.router import Router
 from functions.invoker import Invoker, Services
-from functions.model import FunctionModel, LoadedModel
+from functions.model import FunctionModel, Held
 from functions.registry import Registry, registry
 from functions.spec import FunctionSpec
 from runtime.repository import Repository
+from runtime.repository.fixed_names import FixedNames
+
+
+class EnvironmentModel:
+    """The `FunctionModel` of a function in an environment: loaded when it is first asked for, and kept."""
+
+    def __init__(self, environment: FunctionEnvironment, spec: FunctionSpec) -> None:
+        self._environment, self._spec = environment, spec
+
+    async def refs(self, chosen: str | None = None) -> tuple[str, ...]:
+        """See `FunctionModel`."""
+        return self._environment.refs(self._spec, chosen)
+
+    @asynccontextmanager
+    async def hold(self, version: str | None = None, chosen: str | None = None) -> AsyncIterator[Held]:
+        """See `FunctionModel`."""
+        yield Held(await self._environment.model(self._spec, chosen), await self.refs(chosen))
 
 
 class FunctionEnvironment:
@@ -80,16 +98,17 @@ class FunctionEnvironment:
             request=new_request_id(), stage="alone", function=name, pipeline="none", created_s=time.time(),
             deadline_s=deadline_s, inputs=inputs,
         )  # fmt: skip
+        validated = validate(spec.inputs, inputs)
         context: Context[Any] = Context(
             event=event,
-            model=await self.model(spec),
+            model=await self.model(spec, spec.choice.of(validated) if spec.choice else None),
             store=self.store,
             tensors=self.tensors,
             emit_chunk=self._keep,
             executor=self._executor,
         )
         context.check()
-        outputs = await spec.handler(context, validate(spec.inputs, inputs))
+        outputs = await spec.handler(context, validated)
         return outputs.model_dump()
 
     async def serve(self, *plans: Plan) -> PipelineClient:
@@ -123,16 +142,32 @@ class FunctionEnvironment:
 
     async def function_model(self, spec: FunctionSpec) -> FunctionModel:
         """Where the function's runs get their model when it is served."""
-        refs = tuple(self._repository.resolve(model).ref for model in spec.models)
-        return LoadedModel(await self.model(spec), refs)
+        return EnvironmentModel(self, spec)
 
-    async def model(self, spec: FunctionSpec) -> Any:
-        """What the function's `setup` loads; loaded once."""
+    async def model(self, spec: FunctionSpec, chosen: str | None = None) -> Any:
+        """What the function's `setup` loads; loaded once.
+
+        Args:
+            spec: Of the function.
+            chosen: Name of the model that it is to load, where it has a choice; None: its default.
+        """
         if spec.setup is None:
             return None
-        if spec.name not in self._models:
-            self._models[spec.name] = await asyncio.to_thread(spec.setup, self._repository)
-        return self._models[spec.name]
+        key, repository = spec.name, self._repository
+        if spec.choice is not None and chosen is not None:
+            manifest = spec.choice.find(repository, chosen)
+            if not spec.models or repository.resolve(spec.choice.name).ref != manifest.ref:
+                key, repository = f"{spec.name} {manifest.ref}", FixedNames(repository, {spec.choice.name: manifest})
+        if key not in self._models:
+            self._models[key] = await asyncio.to_thread(spec.setup, repository)
+        return self._models[key]
+
+    def refs(self, spec: FunctionSpec, chosen: str | None = None) -> tuple[str, ...]:
+        """`id@version` of the models that a run gets."""
+        named = {name: name for name in spec.models}
+        if spec.choice is not None and chosen is not None:
+            named[spec.choice.name] = chosen
+        return tuple(self._repository.resolve(name).ref for name in named.values())
 
     async def _keep(self, chunk: TokenChunk) -> None:
         self.chunks.append(chunk)

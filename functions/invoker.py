@@ -144,18 +144,19 @@ class Invoker:
 
     async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
         inputs = validate(self.spec.inputs, run.event.inputs)
-        cache = self._services.cache
-        if self.spec.cacheable:
-            known = await cache.get(cache.key(self.spec, inputs, self._model.refs))
+        cache, spec = self._services.cache, self.spec
+        chosen = spec.choice.of(inputs) if spec.choice else None
+        if spec.cacheable:
+            known = await cache.get(cache.key(spec, inputs, await self._model.refs(chosen)))
             if known is not None:
                 run.cache = CacheState.HIT
                 return known
             run.cache = CacheState.MISS
-        async with self._model.hold(self.spec.made_for(inputs) if self.spec.made_for else None) as held:
+        async with self._model.hold(spec.made_for(inputs) if spec.made_for else None, chosen) as held:
             context.model = held.model
             outputs = await self._run(inputs, context)
-        if self.spec.cacheable:  # under the version that ran, which may be newer than the one that was asked about
-            await cache.put(cache.key(self.spec, inputs, held.refs), outputs)
+        if spec.cacheable:  # under the version that ran, which may be newer than the one that was asked about
+            await cache.put(cache.key(spec, inputs, held.refs), outputs)
         return outputs
 
     async def _run(self, inputs: Contract, context: Context[Any]) -> dict[str, Any]:

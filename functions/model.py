@@ -27,17 +27,27 @@ class Held(NamedTuple):
 class FunctionModel(Protocol):
     """Where a function's runs get their model."""
 
-    @property
-    def refs(self) -> tuple[str, ...]:
-        """What a run that begins now would get."""
+    async def refs(self, chosen: str | None = None) -> tuple[str, ...]:
+        """What a run that begins now would get.
 
-    def hold(self, version: str | None = None) -> AbstractAsyncContextManager[Held]:
+        Args:
+            chosen: As for `hold`.
+
+        Raises:
+            ModelNotFoundError: Nothing of that name is installed.
+            ModelUnsupportedError: The function cannot serve it.
+        """
+
+    def hold(self, version: str | None = None, chosen: str | None = None) -> AbstractAsyncContextManager[Held]:
         """The model for the time of a run.
 
         Args:
             version: `id@version` that the input was made for; None: any will do.
+            chosen: Name of the model that the run is for, where its function lets it choose; None: the default.
 
         Raises:
+            ModelNotFoundError: Nothing of that name is installed.
+            ModelUnsupportedError: The function cannot serve it.
             OverloadedError: (retryable) there is no room to load it, or it is of another version.
             OmnibusError: What loading it raised.
         """
@@ -54,13 +64,12 @@ class LoadedModel:
     def __init__(self, model: Any, refs: tuple[str, ...] = ()) -> None:
         self._held = Held(model, refs)
 
-    @property
-    def refs(self) -> tuple[str, ...]:
+    async def refs(self, chosen: str | None = None) -> tuple[str, ...]:
         """What every run gets."""
         return self._held.refs
 
     @asynccontextmanager
-    async def hold(self, version: str | None = None) -> AsyncIterator[Held]:
+    async def hold(self, version: str | None = None, chosen: str | None = None) -> AsyncIterator[Held]:
         """The model, whatever version the input was made for: its function compares them."""
         yield self._held
 
@@ -78,16 +87,21 @@ class ResidentModel:
         self._loading: dict[str | None, _Loading] = {}
 
     @property
-    def refs(self) -> tuple[str, ...]:
+    def loading(self) -> bool:
+        """Whether somebody waits for it to be loaded."""
+        return bool(self._loading)
+
+    async def refs(self, chosen: str | None = None) -> tuple[str, ...]:
         """What a run that begins now would get."""
         return self._residency.refs(self._name)
 
     @asynccontextmanager
-    async def hold(self, version: str | None = None) -> AsyncIterator[Held]:
+    async def hold(self, version: str | None = None, chosen: str | None = None) -> AsyncIterator[Held]:
         """The model; loaded in a thread when it is not there.
 
         Args:
             version: `id@version` that the input was made for; None: any will do.
+            chosen: Of no meaning here: there is one.
 
         Raises:
             OverloadedError: (retryable) there is no room to load it, or it is of another version.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bus.contracts import Contract
+from bus.contracts import Contract, ModelManifest
 from bus.contracts.codec import digest_of
-from bus.errors import ContractError
+from bus.errors import ContractError, ModelNotFoundError, ModelUnsupportedError
 
 if TYPE_CHECKING:
     from functions.context import Context
@@ -23,6 +23,56 @@ Handler = Callable[["Context[Any]", Any], Awaitable[Contract]]
 
 Setup = Callable[["Repository"], Any]
 """Loads what the handler needs, once per worker, before the worker takes its first message; runs in a thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChoice:
+    """How a run says which model it is for.
+
+    Attributes:
+        name: What `setup` resolves, and then gets the chosen model for: the function's model where that is the default,
+            or a name of its own where there is no default.
+        of: Tells from the inputs which model is meant, by any name that the repository knows; None: the default.
+        serves: Whether the function can serve a model.
+    """
+
+    name: str
+    of: Callable[[Any], str | None] = field(repr=False)
+    serves: Callable[[ModelManifest], bool] = field(repr=False)
+
+    def find(self, repository: Repository, name: str) -> ModelManifest:
+        """The model of that name, when the function can serve it.
+
+        Raises:
+            ModelNotFoundError: Nothing of that name is installed.
+            ModelUnsupportedError: It is of another kind.
+        """
+        try:
+            manifest = repository.resolve(name)
+        except ModelNotFoundError as error:
+            # Whoever asks need not know where models are.
+            raise ModelNotFoundError(
+                f"no model {name!r} is installed here; `omnibus models ls` lists those that are",
+                model=name,
+                param="model",
+            ) from error
+        return self.check(manifest)
+
+    def check(self, manifest: ModelManifest) -> ModelManifest:
+        """The model itself, when the function can serve it.
+
+        Raises:
+            ModelUnsupportedError: It is of another kind.
+        """
+        if not self.serves(manifest):
+            came, goes = (", ".join(kinds) or "nothing" for kinds in (manifest.modalities_in, manifest.modalities_out))
+            raise ModelUnsupportedError(
+                f"{manifest.ref} is a {manifest.family} model from {came} to {goes}, which cannot do this; choose "
+                "another one",
+                model=manifest.ref,
+                param="model",
+            )
+        return manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +89,7 @@ class FunctionSpec:
         models: Ids or aliases of the models that it needs in the repository.
         made_for: Tells which `id@version` its inputs were made for by an earlier stage, so that they meet that version
             also while another one takes its place; None: any version will do.
+        choice: How each run chooses its model; None: all runs have the same.
         group: Functions of one group share worker processes.
         slots: How many messages a worker admits at once; at least one per lane, so that no lane
             waits for another one's message to finish before it may even be pulled.
@@ -56,6 +107,7 @@ class FunctionSpec:
     version: int = 1
     models: tuple[str, ...] = ()
     made_for: Callable[[Any], str | None] | None = field(default=None, repr=False)
+    choice: ModelChoice | None = None
     group: str = "default"
     slots: int = 4
     timeout_s: float = 60.0
@@ -73,6 +125,8 @@ class FunctionSpec:
             problems.append(f"timeout_s is {self.timeout_s}; it is more than 0")
         if self.max_attempts < 1:
             problems.append(f"max_attempts is {self.max_attempts}; it is at least 1")
+        if self.choice is not None and self.models and self.choice.name not in self.models:
+            problems.append(f"choice stands for {self.choice.name!r}, which is none of its models")
         if problems:
             raise ContractError(f"function {self.name!r}: " + "; ".join(problems), problems=problems)
 

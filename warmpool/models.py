@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from bus.contracts import ModelManifest
 from bus.errors import ModelNotFoundError, OmnibusError, WorkerStartError
+from functions.choosing import ChoosingModel
 from functions.model import FunctionModel, LoadedModel, ResidentModel
 from functions.spec import FunctionSpec
 from runtime.engines.identity import content_digest
@@ -33,7 +35,7 @@ class WorkerModels:
     Args:
         repository: Where models come from.
         residency: Where they are kept.
-        announce: Called with every model that is served from now on.
+        announce: Called with every model that is served, when it begins to be and now and then.
         pinned: Functions and models whose memory is never taken for another one.
     """
 
@@ -45,6 +47,7 @@ class WorkerModels:
         self._specs: list[FunctionSpec] = []
         self._keys: dict[str, str] = {}
         self._announced: dict[str, str] = {}
+        self._choosing: list[ChoosingModel] = []
         self._told: dict[str, int] = {}
 
     async def add(self, spec: FunctionSpec) -> FunctionModel:
@@ -57,6 +60,15 @@ class WorkerModels:
         """
         if spec.setup is None:
             return LoadedModel(None)
+        default = await self._add_default(spec) if spec.models or spec.choice is None else None
+        if spec.choice is None:
+            return default or LoadedModel(None)
+        source = partial(self._chosen_source, spec, spec.choice.name)
+        choosing = ChoosingModel(spec, spec.choice, self._repository, self._residency, source, default)
+        self._choosing.append(choosing)
+        return choosing
+
+    async def _add_default(self, spec: FunctionSpec) -> FunctionModel:
         manifests, source = await asyncio.to_thread(self._source, spec)
         pinned = await asyncio.to_thread(self._is_pinned, spec, manifests)
         self._residency.add(spec.name, source, pinned=pinned)
@@ -75,6 +87,8 @@ class WorkerModels:
             stamp = await asyncio.to_thread(self._stamp)
             if stamp != seen and await self._switch_all():
                 seen = stamp
+                for choosing in self._choosing:
+                    await choosing.refresh()
 
     async def _switch_all(self) -> bool:
         """Switch every function whose model changed; tells whether nothing is left to be tried again."""
@@ -99,12 +113,19 @@ class WorkerModels:
             await self._tell(spec, manifests)
 
     def _source(self, spec: FunctionSpec) -> tuple[list[ModelManifest], ModelSource]:
-        manifests = [self._repository.resolve(name) for name in spec.models]
-        return manifests, ModelSource(
-            refs=tuple(one.ref for one in manifests),
+        manifests = {name: self._repository.resolve(name) for name in spec.models}
+        return list(manifests.values()), self._source_of(spec, manifests)
+
+    def _chosen_source(self, spec: FunctionSpec, name: str, chosen: ModelManifest) -> ModelSource:
+        others = {other: self._repository.resolve(other) for other in spec.models if other != name}
+        return self._source_of(spec, {name: chosen, **others})
+
+    def _source_of(self, spec: FunctionSpec, manifests: Mapping[str, ModelManifest]) -> ModelSource:
+        return ModelSource(
+            refs=tuple(one.ref for one in manifests.values()),
             load=lambda: self._load(spec, manifests),
-            key=f"{spec.name} {content_digest(*manifests)[:24]} cpu",
-            estimate_nbytes=sum(file.nbytes for one in manifests for file in one.files),
+            key=f"{spec.name} {content_digest(*manifests.values())[:24]} cpu",
+            estimate_nbytes=sum(file.nbytes for one in manifests.values() for file in one.files),
         )
 
     def _is_pinned(self, spec: FunctionSpec, manifests: Sequence[ModelManifest]) -> bool:
@@ -116,15 +137,15 @@ class WorkerModels:
                     return True
         return False
 
-    def _load(self, spec: FunctionSpec, manifests: Sequence[ModelManifest]) -> Any:
+    def _load(self, spec: FunctionSpec, manifests: Mapping[str, ModelManifest]) -> Any:
         if spec.setup is None:
             return None
         # It may be loaded long after its names were looked up, and is to be what its runs say that it is.
-        return spec.setup(FixedNames(self._repository, dict(zip(spec.models, manifests, strict=True))))
+        return spec.setup(FixedNames(self._repository, manifests))
 
     def _stamp(self) -> tuple[int, ...]:
         try:
-            return self._repository.stamp(*(name for spec in self._specs for name in spec.models))
+            return self._repository.stamp()
         except (OmnibusError, OSError) as error:
             log.error("the models folder cannot be read: %s", error)
             return ()

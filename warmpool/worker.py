@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bus.contracts import ModelManifest, WorkerState
-from bus.contracts.codec import encode
-from bus.errors import OmnibusError, WorkerStartError
+from bus.errors import ModelCorruptError, OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.ports import Consumer
@@ -41,6 +40,7 @@ from runtime.repository import Repository
 from runtime.repository.location import MEMORY
 from runtime.residency.ledger import MemoryLedger
 from runtime.residency.residency import Residency
+from warmpool.announcing import Announcer
 from warmpool.lease import LeaseKeeper
 from warmpool.models import WorkerModels, check_pinned
 
@@ -184,7 +184,9 @@ class Worker:
         for name in {name for plan in pipelines for name in plan.functions} | {spec.name for spec in specs}:
             await bus.ensure_function(name)  # of other workers, too: their work is kept until they are there
         await bus.ensure_function(START_FUNCTION)
-        models = await self._models(bus, stack)
+        repository = Repository(self._config.models)
+        announcer = Announcer(await bus.bucket("models"), repository, specs)
+        models = self._models(repository, announcer, stack)
         ready: list[str] = []
         for spec in specs:
             self._invokers.append(Invoker(spec, await self._set_up(spec, models), services))
@@ -192,12 +194,12 @@ class Worker:
             self._slots += spec.slots
             ready.append(spec.name)
             await lease.tell(WorkerState.STARTING, functions=tuple(ready))
-        stack.callback(asyncio.get_running_loop().create_task(models.watch(), name="omnibus-models").cancel)
+        for watching in (models.watch(), announcer.watch()):
+            stack.callback(asyncio.get_running_loop().create_task(watching, name="omnibus-models").cancel)
         self._consumers.append(await bus.serve(START_FUNCTION, SLOTS, Starter(services.router, pipelines)))
         await lease.tell(WorkerState.STARTING, models=tuple(sorted({name for spec in specs for name in spec.models})))
 
-    async def _models(self, bus: NatsBus, stack: AsyncExitStack) -> WorkerModels:
-        repository, bucket = Repository(self._config.models), await bus.bucket("models")
+    def _models(self, repository: Repository, announcer: Announcer, stack: AsyncExitStack) -> WorkerModels:
         check_pinned(self._config.pinned, {spec.name for spec in registry}, repository)
         budget = self._config.model_memory_nbytes
         residency = Residency(
@@ -208,7 +210,10 @@ class Worker:
         stack.callback(residency.close)
 
         async def announce(manifest: ModelManifest) -> None:
-            await bucket.put(manifest.id, encode(manifest))
+            try:
+                await announcer.tell()
+            except ModelCorruptError as error:  # of any model that is installed, this one is fine
+                log.error("models are not announced: %s", error)
 
         return WorkerModels(repository, residency, announce, self._config.pinned)
 

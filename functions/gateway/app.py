@@ -26,6 +26,7 @@ from functions.gateway.config import GatewayConfig
 from functions.gateway.docs import describe_routes, serve_docs
 from functions.gateway.errors import install_error_handlers
 from functions.gateway.front import Front
+from functions.gateway.installed_models import InstalledModels
 from functions.gateway.model_names import ModelNames
 from functions.gateway.services import OpenServices, open_services
 
@@ -74,9 +75,9 @@ def create_app(config: GatewayConfig, open_services: OpenServices = open_service
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_services(config) as services:
+        async with open_services(config) as services, InstalledModels(await services.bus.bucket("models")) as installed:
             app.state.services = services
-            app.state.models = ModelNames(services.client.pipelines, services.functions)
+            app.state.models = ModelNames(services.client.pipelines, services.functions, installed)
             app.state.started = int(time.time())
             yield
 

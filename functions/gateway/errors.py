@@ -28,6 +28,7 @@ STATUSES: Mapping[str, int] = {
     "media_unreadable": 400,
     "media_fetch_failed": 400,
     "pipeline_invalid": 400,
+    "model_unsupported": 400,
     "unauthorized": 401,
     "model_not_found": 404,
     "unknown_function": 404,

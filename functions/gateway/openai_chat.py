@@ -39,13 +39,16 @@ async def create_chat_completion(body: ChatBody, request: Request) -> Response:
 
     Raises:
         ModelNotFoundError: No model of that name here.
+        ModelUnsupportedError: A model that does not chat.
         InvalidInputError: Names the field that is wrong or not supported.
     """
-    model = models_of(request).check("chat", body.model)
+    model = models_of(request).choose("chat", body.model)
     inputs = await chat_inputs(body, services_of(request).store)
+    if model.name is not None:
+        inputs["model"] = model.name
     if requests.wants_async(request):
         return await requests.enqueue(request, _PIPELINE, inputs)
-    completion = _Completion(request, model)
+    completion = _Completion(request, model.id)
     if body.stream:
         return await _stream(request, inputs, completion, answers=body.n or 1, with_usage=body.wants_usage)
     async with requests.run(request, _PIPELINE, inputs) as running:

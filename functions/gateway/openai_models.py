@@ -25,7 +25,7 @@ async def read_model(name: str, request: Request) -> dict[str, Any]:
     Raises:
         ModelNotFoundError: No such model.
     """
-    return _model(models_of(request).find(name), request.app.state.started)
+    return _model(models_of(request).find(name).id, request.app.state.started)
 
 
 def _model(name: str, created: int) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from bus.contracts import Contract, Modality
 from bus.errors import ContextLengthError, InvalidInputError
 from functions.context import Context
 from functions.decorator import function
+from functions.spec import ModelChoice
 from functions.stages.parts import Block, Message, SamplingOptions
 from functions.stages.phrases import Media, Piece, SoftTokens, Words, message_pieces
-from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt
+from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt, is_language_model
 
 if TYPE_CHECKING:
     from runtime.generation.tokenizer import ChatTokenizer, PromptText
@@ -38,6 +39,7 @@ class FuseInputs(Contract):
     speech: tuple[Block, ...] = ()
     soundtracks: tuple[Block, ...] = ()
     sampling: SamplingOptions | None = None
+    model: str | None = Field(default=None, description="Id, `id@version` or alias; None: the chat pipeline's own.")
 
 
 class FuseOutputs(Contract):
@@ -66,7 +68,14 @@ def setup(repository: Repository) -> Fusion:
     return Fusion(tokenizer, manifest.dims["hidden"], context_tokens(manifest), manifest.ref)
 
 
-@function("fuse", setup=setup, models=(LANGUAGE_MODEL,), group="generate", slots=8)
+@function(
+    "fuse",
+    setup=setup,
+    models=(LANGUAGE_MODEL,),
+    choice=ModelChoice(name=LANGUAGE_MODEL, of=lambda inputs: inputs.model, serves=is_language_model),
+    group="generate",
+    slots=8,
+)
 async def fuse(context: Context[Fusion], inputs: FuseInputs) -> FuseOutputs:
     """Put everything in its place.
 

@@ -18,9 +18,10 @@ from bus.contracts.codec import digest_of
 from bus.errors import InvalidInputError
 from functions.context import Context
 from functions.decorator import function
+from functions.spec import ModelChoice
 from functions.stages.choices import Choice
 from functions.stages.parts import SamplingOptions, Usage
-from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt
+from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt, is_language_model
 from functions.stages.streaming import AnswerStream
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def setup(repository: Repository) -> Generator:
     setup=setup,
     models=(LANGUAGE_MODEL,),
     made_for=lambda inputs: str(inputs.prompt.model),
+    choice=ModelChoice(name=LANGUAGE_MODEL, of=lambda inputs: str(inputs.prompt.model), serves=is_language_model),
     group="generate",
     slots=_SLOTS,
     timeout_s=300.0,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bus.contracts import Contract, TensorRef
+from bus.contracts import Contract, ModelManifest, TensorRef
 
 LANGUAGE_MODEL = "smollm2-135m-instruct"
-"""The model that fuses and generates."""
+"""The model that fuses and generates where a request names no other."""
+
+
+def is_language_model(manifest: ModelManifest) -> bool:
+    """Whether a model can fuse and generate: a decoder that knows where its answers end."""
+    return "end_tokens" in manifest.parameters and {"layers", "hidden", "vocabulary"} <= manifest.dims.keys()
 
 
 class FusedPrompt(Contract):

@@ -20,6 +20,8 @@ from runtime.repository.progress import Progress, silent
 from runtime.repository.pull import make
 from runtime.repository.sources import FETCHERS, Fetcher
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
 
 class Repository:
     """Finds, pulls, checks and removes models; safe to use from several processes at once.
@@ -93,10 +95,11 @@ class Repository:
         """Changes when the names may mean other versions than before; cheap enough to ask every second.
 
         Args:
-            names: As for `resolve`.
+            names: As for `resolve`; none: everything that is installed.
         """
         known = self.aliases.read()
-        places = sorted({self._canonical(known.get(name, name)).partition("@")[0] for name in names})
+        named = {self._canonical(known.get(name, name)).partition("@")[0] for name in names}
+        places = sorted(named) if names else [folder.name for folder in self._folders()]
         changed = [folder.stat().st_mtime_ns if (folder := self.root / place).is_dir() else 0 for place in places]
         return (self.aliases.stamp(), *changed)
 
@@ -128,8 +131,7 @@ class Repository:
 
     def list(self) -> tuple[ModelManifest, ...]:
         """Every installed model, by id and version."""
-        folders = sorted(self.root.iterdir()) if self.root.is_dir() else []
-        return tuple(one for folder in folders if _visible(folder) for one in self._installed(folder.name))
+        return tuple(one for folder in self._folders() for one in self._installed(folder.name))
 
     def pull(self, name: str, progress: Progress = silent, *, force: bool = False) -> tuple[ModelManifest, ...]:
         """Fetch and build a model or a set, and what it needs; what is there already is left alone.
@@ -243,9 +245,12 @@ class Repository:
         known = next((entry.id for entry in self.catalog if base in entry.names), base)
         return f"{known}{at}{version}"
 
+    def _folders(self) -> Sequence[Path]:
+        return [one for one in sorted(self.root.iterdir()) if _ID.fullmatch(one.name)] if self.root.is_dir() else []
+
     def _installed(self, model: str) -> Sequence[ModelManifest]:
-        folder = self.root / model
-        if not _visible(folder) or not folder.is_dir():
+        # A name may come from anywhere, and must not name a folder elsewhere.
+        if not _ID.fullmatch(model) or not (folder := self.root / model).is_dir():
             return []
         found = [one for version in folder.iterdir() if (one := read_manifest(version)) is not None]
         return sorted(found, key=lambda one: _natural(one.version))
@@ -262,10 +267,6 @@ class Repository:
         if known is not None:
             return f"model {name!r} is not installed in {self.root}; run `omnibus models pull {known.id}`"
         return f"no model {name!r} is installed in {self.root} or known to the catalog{self.catalog.hint(name)}"
-
-
-def _visible(folder: Path) -> bool:
-    return not folder.name.startswith(".")
 
 
 def _natural(version: str) -> tuple[tuple[int, int, str], ...]:

@@ -51,6 +51,11 @@ class Entry:
         self.baseline: int | None = None
         """The process's size before it was loaded, until its first runs have been measured."""
 
+    def retire(self, lingers_until_s: float = 0.0) -> Self:
+        """Let it go when its last run has ended, and not before that time."""
+        self.retired, self.lingers_until_s = True, lingers_until_s
+        return self
+
     def resident(self) -> Resident:
         """What the policy sees of it."""
         return Resident(

@@ -52,7 +52,7 @@ class Residency:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rooms = Rooms(budgets or {}, ledger, free, reserve_nbytes)
-        self._ledger, self._resident_now = ledger, resident
+        self._resident_now = resident
         self._patience_s, self._tenure_s, self._clock = patience_s, tenure_s, clock
         self._lock = Lock()
         self._moved = Condition(self._lock)
@@ -154,8 +154,7 @@ class Residency:
             raise
         with self._lock:
             self._current[name] = fresh
-            old.retired, old.lingers_until_s = True, self._clock() + linger_s
-            gone = self._drop_if_over(old)
+            gone = self._drop_if_over(old.retire(self._clock() + linger_s))
         close_all([gone])
         lease.release(ran=False)
         log.info("%s: %s took the place of %s", name, ", ".join(source.refs), ", ".join(old.source.refs))
@@ -171,13 +170,17 @@ class Residency:
         with self._lock:
             return tuple(entry.resident() for entry in self._all if entry.loaded)
 
+    def remove(self, name: str) -> None:
+        """Forget a model, which leaves with its last run; a name that was not added is not an error."""
+        with self._lock:
+            gone = [self._drop_if_over(self._current.pop(name).retire())] if name in self._current else []
+        close_all(gone)
+
     def close(self) -> None:
         """Let every model go that no run uses; the others leave with their last run."""
         with self._lock:
-            entries, self._current = list(self._all), {}
-            for entry in entries:
-                entry.retired, entry.lingers_until_s = True, 0.0
-            gone = [model for entry in entries if (model := self._drop_if_over(entry)) is not None]
+            self._current = {}
+            gone = [self._drop_if_over(entry.retire()) for entry in list(self._all)]
         close_all(gone)
 
     def _entry(self, name: str) -> Entry:
@@ -229,12 +232,12 @@ class Residency:
         with self._lock:
             entry.model, entry.loaded, entry.loaded_s, entry.baseline = model, True, self._clock(), before
             # What earlier processes measured includes runs, which this one has not made yet.
-            known = self._ledger.get(entry.source.key) if self._ledger is not None else None
-            entry.nbytes = max(self._resident_now() - before, known or 0) or entry.source.estimate_nbytes
+            known = self._rooms.measured(entry.source) or 0
+            entry.nbytes = max(self._resident_now() - before, known) or entry.source.estimate_nbytes
             for other in self._all:
                 if other is not entry:
                     other.baseline = None  # what it grows by from now on may be this one's
-        self._remember(entry)
+        self._rooms.remember(entry)
 
     def _evict(self, entry: Entry) -> OmnibusError | None:
         """Make room for a model; tells why there is none."""
@@ -279,12 +282,8 @@ class Residency:
             gone = self._drop_if_over(entry)
             self._moved.notify_all()
         if measured:
-            self._remember(entry)
+            self._rooms.remember(entry)
         close_all([gone])
-
-    def _remember(self, entry: Entry) -> None:
-        if self._ledger is not None and entry.source.key:
-            self._ledger.put(entry.source.key, entry.nbytes)
 
     def _drop_if_over(self, entry: Entry) -> Any:
         if not entry.retired or entry.leases or self._clock() < entry.lingers_until_s:

@@ -73,6 +73,15 @@ class Rooms:
             held_by=[one.name for one in held],
         )
 
+    def measured(self, source: ModelSource) -> int | None:
+        """What a model was found to take; None: nobody knows."""
+        return self._ledger.get(source.key) if self._ledger is not None else None
+
+    def remember(self, entry: Entry) -> None:
+        """Keep what a model takes for those who load it later."""
+        if self._ledger is not None and entry.source.key:
+            self._ledger.put(entry.source.key, entry.nbytes)
+
     def _need(self, source: ModelSource) -> int:
-        known = self._ledger.get(source.key) if self._ledger is not None else None
+        known = self.measured(source)
         return source.estimate_nbytes if known is None else known

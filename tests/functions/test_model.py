@@ -27,7 +27,7 @@ async def test_a_model_that_stays_is_had_by_every_run() -> None:
     model = LoadedModel("weights", ("a@1",))
     async with model.hold() as held:
         assert held == ("weights", ("a@1",))
-    assert model.refs == ("a@1",)
+    assert await model.refs() == ("a@1",)
 
 
 async def test_a_model_is_held_for_the_time_of_a_run() -> None:

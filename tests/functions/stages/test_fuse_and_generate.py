@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bus.contracts import TensorRef
-from bus.errors import ContextLengthError, DeadlineExceededError, InvalidInputError
+from bus.errors import ContextLengthError, DeadlineExceededError, InvalidInputError, ModelNotFoundError
 from functions.environment import FunctionEnvironment
 from functions.registry import registry
 from functions.stages import generate
@@ -277,7 +277,7 @@ async def test_a_photo_is_named(environment: FunctionEnvironment) -> None:
 
 async def test_a_prompt_for_another_model_is_refused(environment: FunctionEnvironment) -> None:
     prompt = (await environment.run("fuse", {"messages": user({"text": "Hi"})}))["prompt"]
-    with pytest.raises(InvalidInputError, match="other@1"):
+    with pytest.raises(ModelNotFoundError, match="other@1"):
         await environment.run("generate", {"prompt": {**prompt, "model": "other@1"}})
 
 
