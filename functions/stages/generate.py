@@ -41,6 +41,11 @@ class GenerateInputs(Contract):
 
     prompt: FusedPrompt
     sampling: SamplingOptions | None = None
+    answer: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Do not choose an answer, but tell the log-probabilities of this one's tokens.",
+    )
 
 
 class GenerateOutputs(Contract):
@@ -111,11 +116,15 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
     """
     if inputs.prompt.model != context.model.ref:
         raise InvalidInputError(f"the prompt was fused for {inputs.prompt.model}, here is {context.model.ref}")
-    options = inputs.sampling or SamplingOptions()
     prompt = await _tokens(context, inputs.prompt)
-    constraints = await _constraints(context, options)
+    if inputs.answer is None:
+        options = inputs.sampling or SamplingOptions()
+        constraints = await _constraints(context, options)
+        prediction = await _prediction(context, options.prediction)
+    else:
+        prediction = await _prediction(context, inputs.answer)
+        options, constraints = _given(context, prediction)
     tells = options.top_logprobs is not None
-    prediction = await _prediction(context, options)
     with _started(context, prompt, options, constraints, prediction) as generations:
         streams = [
             AnswerStream(context=context, token_bytes=context.model.tokenizer.token_bytes, index=index, tells=tells)
@@ -177,11 +186,21 @@ async def _constraints(context: Context[Generator], options: SamplingOptions) ->
     return await context.run(compile_, options.format.type, options.format.definition, options.n)
 
 
-async def _prediction(context: Context[Generator], options: SamplingOptions) -> NDArray[np.int32] | None:
-    if not options.prediction:
-        return None
+async def _prediction(context: Context[Generator], text: str) -> NDArray[np.int32] | None:
     # It may be as long as a file.
-    return await context.run(context.model.tokenizer.encode, options.prediction)
+    return await context.run(context.model.tokenizer.encode, text) if text else None
+
+
+def _given(
+    context: Context[Generator], answer: NDArray[np.int32] | None
+) -> tuple[SamplingOptions, Sequence[Constraint | None]]:
+    """What makes the engine follow an answer, and tell how likely it is."""
+    from runtime.generation.forced import ForcedAnswer
+
+    if answer is None or not len(answer):
+        raise InvalidInputError("the answer to be told about has no tokens", param="answer")
+    vocabulary = context.model.engine.vocabulary
+    return SamplingOptions(max_tokens=len(answer), top_logprobs=0), [ForcedAnswer(answer, vocabulary)]
 
 
 async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTokens:

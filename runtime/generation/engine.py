@@ -96,6 +96,11 @@ class TextEngine:
         """The most tokens of a prompt and its answer together."""
         return self._decoder.pool.capacity
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the model has."""
+        return self._decoder.vocabulary
+
     def submit(
         self, prompt: PromptTokens, sampling: SamplingConfig, *, constraint: Constraint | None = None, **common: Any
     ) -> Generation:

@@ -99,7 +99,8 @@ class _Groups:
         for start in range(0, len(left), _TOGETHER):  # copies of all rows at once would fall out of the caches
             part = slice(start, start + _TOGETHER)
             np.einsum("ed,ed->e", self._sums[left[part]], self._sums[right[part]], out=found[part])
-        return found / np.maximum(norms[left] * norms[right], np.float32(1e-12))
+        found /= np.maximum(norms[left] * norms[right], np.float32(1e-12))
+        return found
 
     def _join(self, pairs: Indices) -> None:
         target = np.arange(self.count)
