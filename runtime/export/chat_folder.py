@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from bus.errors import ModelCorruptError, ModelUnsupportedError
@@ -29,19 +30,26 @@ def build(job: BuildJob) -> Built:
     return build_chat(job)
 
 
-def build_chat(job: BuildJob, beside: tuple[str, ...] = (), *, in_parts: bool = False) -> Built:
+def build_chat(
+    job: BuildJob,
+    beside: tuple[str, ...] = (),
+    *,
+    in_parts: bool = False,
+    change: Callable[[str], str] = lambda template: template,
+) -> Built:
     """Build the part of a model that chats.
 
     Args:
         job: See `build`.
         beside: Beginnings of tensors that are there for the model's other parts.
         in_parts: Whether a message is a list of parts.
+        change: Changes the chat template.
 
     Raises:
         OmnibusError: See `build`.
     """
     store = store_of(job.parameters["quantisation"])
-    template = chat_template(job.raw)
+    template = change(chat_template(job.raw))
     shape, weights = open_decoder(job.raw, job.parameters["context_tokens"], beside)
     ends = _end_tokens(job.raw, shape.vocabulary)
     tokenizer = job.raw / "tokenizer.json"

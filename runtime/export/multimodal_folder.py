@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 
-from bus.errors import ModelUnsupportedError
+from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.export.chat_folder import build_chat
+from runtime.generation.tokenizer import ChatTokenizer
 from runtime.graphs.encoders.family import EncoderFamily, EncoderJob, Encoders
 from runtime.graphs.encoders.known import encoders_of
 from runtime.graphs.encoders.preprocessing import Preprocessing
 from runtime.graphs.encoders.tensors import EncoderTensors
 from runtime.graphs.families.config import ModelConfig
-from runtime.multimodal.known import PARAMETERS
+from runtime.multimodal.family import MultimodalFamily
+from runtime.multimodal.known import FAMILIES, PARAMETERS
 from runtime.repository.recipe import BuildJob, Built
 from runtime.weights.folder import SafetensorsFolder
 from runtime.weights.tensors import CheckedTensors
@@ -31,8 +33,9 @@ def build(job: BuildJob) -> Built:
     family = encoders_of(config)
     if family is None:
         raise ModelUnsupportedError(f"encoders of model_type {config.model_type!r} are not built here")
-    chat = build_chat(job, family.beside, in_parts=True)
+    chat = build_chat(job, family.beside, in_parts=True, change=family.template)
     encoders = _encoders(job, config, family, chat.dims["hidden"])
+    _check_places(job, FAMILIES[config.model_type](encoders.parameters))
     for name, graph in encoders.graphs.items():
         graph.save(job.out / name)
     return Built(dims=chat.dims, parameters={**chat.parameters, PARAMETERS: dict(encoders.parameters)})
@@ -51,6 +54,18 @@ def _encoders(job: BuildJob, config: ModelConfig, family: EncoderFamily, hidden:
     )
     read.check_nothing_left()
     return encoders
+
+
+def _check_places(job: BuildJob, family: MultimodalFamily) -> None:
+    """Make sure that the chat template has one place for a piece of media."""
+    tokenizer = ChatTokenizer(job.out)
+    for modality, mark in family.placeholders.items():
+        try:
+            prompt = tokenizer.chat([{"role": "user", "content": [{"type": modality.value}]}])
+        except Exception as error:  # a template is a program: it may fail in any way
+            raise ModelCorruptError(f"the chat template fails at a message with {modality}: {error!r}") from error
+        if prompt.count(mark) != 1:
+            raise ModelCorruptError(f"the chat template has {prompt.count(mark)} places {mark!r} for {modality}, not 1")
 
 
 def _tokens(job: BuildJob) -> dict[str, int]:

@@ -68,6 +68,10 @@ class Encoders:
     parameters: Mapping[str, Any]
 
 
+def _as_it_is(template: str) -> str:
+    return template
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderFamily:
     """Encoders that are built alike.
@@ -78,6 +82,7 @@ class EncoderFamily:
         homes: Beginnings of the encoders' tensors in checkpoints old and new, and what stands for them in `read`.
         build: Builds them; takes every tensor that is theirs.
         ignored: Beginnings of tensors, in the checkpoint's own names, that nothing here needs.
+        template: Gives a folder's chat template places for all media, where it may lack them.
         inside: Key of `config.json` that describes the model, where it is one part of several.
     """
 
@@ -86,6 +91,7 @@ class EncoderFamily:
     homes: Mapping[str, str]
     build: Callable[[EncoderJob], Encoders]
     ignored: tuple[str, ...] = ()
+    template: Callable[[str], str] = _as_it_is
     inside: str | None = None
 
     @property

@@ -5,6 +5,7 @@ Source: Laurençon et al., Building and better understanding vision-language mod
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.graphs.encoders.family import EncoderFamily, EncoderJob, Encoders
 from runtime.graphs.encoders.patches import PatchShape, embedding, positions, shares, square_patches
-from runtime.graphs.encoders.pixels import Normalisation
+from runtime.graphs.encoders.pixels import Normalisation, resampling
 from runtime.graphs.encoders.transformer import Tower, TowerShape, linear
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.ops import Graph
@@ -20,7 +21,11 @@ from runtime.graphs.ops import Graph
 _FILE = "vision.onnx"
 _HALF = (0.5, 0.5, 0.5)
 _LANCZOS = 1
-_FAKE, _GLOBAL = "<fake_token_around_image>", "<global-img>"
+_FAKE, _GLOBAL, _VIDEO = "<fake_token_around_image>", "<global-img>", "<video>"
+# How templates write a picture: the part's type and what stands for it.
+_PICTURE = re.compile(
+    r"""{%-? elif (\w+(?:\.type|\['type'\]|\["type"\])) == 'image' -?%}(?:<image>|{{ ?'<image>' ?}})"""
+)
 # What configurations leave out.
 _TOWER = {
     "hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 16,
@@ -44,13 +49,14 @@ def _build_smolvlm(job: EncoderJob) -> Encoders:
 
 
 def _tile(config: ModelConfig, image: ModelConfig) -> tuple[int, int]:
-    """Pixels on the side of a tile, and tokens on it."""
+    """Pixels on the side of a tile, and tokens on it; pixels that are left of whole patches are not looked at."""
     tower, scale = _tower(config), config.size("scale_factor", 2)
     tile = _edge(image, "max_image_size", 364)
     patch = PatchShape.read(tower).patch
-    if tile % (patch * scale):
+    if tile // patch % scale or not tile // patch:
         raise ModelUnsupportedError(
-            f"{image.file} cuts tiles of {tile} pixels, not filled by {scale} × {scale} patches of {patch}"
+            f"{image.file} cuts tiles of {tile} pixels: {tile // patch} patches of {patch} on a side are no squares of "
+            f"{scale} × {scale}"
         )
     return tile, tile // patch // scale
 
@@ -86,15 +92,16 @@ def _pictures(job: EncoderJob, image: ModelConfig, tile: int, side: int) -> dict
         raise ModelCorruptError(f"the processor writes {given} tokens for a tile, the encoder makes {side * side}")
     if not image.flag("do_resize", True):
         raise ModelUnsupportedError(f"{image.file} turns do_resize off, which is not built here")
-    placeholder = job.token(job.config.size("image_token_id", 128_257))
     job.need(_FAKE)
+    patch = PatchShape.read(_tower(job.config)).patch
     return {
         "tile": tile,
         "side": side,
+        "seen": tile // patch * patch / tile,
         "longest_edge": _edge(image, "size", 4 * 364),
         "splitting": image.flag("do_image_splitting", True),
-        "resample": image.get("resample", _LANCZOS),
-        "image_token": placeholder,
+        "resample": resampling(image, _LANCZOS),
+        "image_token": job.token(job.config.size("image_token_id", 128_257)),
         "around": _FAKE,
         "whole": _GLOBAL,
     }
@@ -109,8 +116,13 @@ def _films(job: EncoderJob, tile: int) -> dict[str, Any]:
         "frames": sampling.size("max_frames", sampling.size("num_frames", 64)),
         "frames_per_second": sampling.number("fps", 1.0),
         "longest_edge": size.size("longest_edge", tile),
-        "token": "<video>",
+        "token": _VIDEO,
     }
+
+
+def _with_films(template: str) -> str:
+    """A chat template that has a place for films: the ones on the hub are older than those are."""
+    return template if _VIDEO in template else _PICTURE.sub(rf"\g<0>{{% elif \1 == 'video' %}}{_VIDEO}", template)
 
 
 def _edge(image: ModelConfig, name: str, default: int) -> int:
@@ -124,4 +136,10 @@ def _edge(image: ModelConfig, name: str, default: int) -> int:
 
 
 FAMILY = EncoderFamily(model_types=("idefics3",), modalities=("image",), homes=_HOMES, build=_build)
-SMOLVLM = EncoderFamily(model_types=("smolvlm",), modalities=("image", "video"), homes=_HOMES, build=_build_smolvlm)
+SMOLVLM = EncoderFamily(
+    model_types=("smolvlm",),
+    modalities=("image", "video"),
+    homes=_HOMES,
+    build=_build_smolvlm,
+    template=_with_films,
+)

@@ -81,13 +81,15 @@ def square_patches(graph: Graph, pixels: str, side: int, patch: int, matrix: Flo
 
     Args:
         graph: Gets the nodes.
-        pixels: uint8 `(tile, row, column, channel)`, squares of `side · patch` pixels.
+        pixels: uint8 `(tile, row, column, channel)`, squares; what is left of `side` patches is not looked at.
         side: Patches on a side.
         patch: Rows and columns of a patch.
         matrix: `(hidden, row · column · channel)`.
         offset: What is added, `(patch, hidden)`: bias and position.
     """
-    cut = graph.node("Reshape", [pixels, graph.constant(0, side, patch, side, patch, 3)])
+    seen, axes = graph.constant(side * patch, side * patch), graph.constant(1, 2)
+    whole = graph.node("Slice", [pixels, graph.constant(0, 0), seen, axes])
+    cut = graph.node("Reshape", [whole, graph.constant(0, side, patch, side, patch, 3)])
     # Bytes are moved before they are floats, a quarter of the work.
     ordered = graph.node("Transpose", [cut], perm=[0, 1, 3, 2, 4, 5])
     flat = graph.node("Reshape", [ordered, graph.constant(0, side * side, patch * patch * 3)])

@@ -72,6 +72,18 @@ class Normalisation:
         return normalised
 
 
+def resampling(config: ModelConfig, default: int) -> int:
+    """Pillow's number of the filter that pictures are made smaller and larger with.
+
+    Raises:
+        ModelCorruptError: No such number.
+    """
+    value = config.get("resample", default)
+    if not isinstance(value, int) or not 0 <= value <= 5:
+        raise config.wrong("resample", "the number of a filter from 0 to 5")
+    return int(value)
+
+
 def _channels(config: ModelConfig, name: str, default: tuple[float, ...]) -> tuple[float, float, float]:
     value = config.get(name, list(default))
     values = value if isinstance(value, list) else [value] * 3

@@ -40,6 +40,7 @@ class Idefics3:
         self.placeholders: Mapping[Modality, str] = {Modality.IMAGE: str(parameters["image_token"])}
         self._tile, self._side = int(parameters["tile"]), int(parameters["side"])
         self._longest, self._splitting = int(parameters["longest_edge"]), bool(parameters["splitting"])
+        self._seen = float(parameters["seen"])
         self._resample = int(parameters["resample"])
         self._around, self._whole = str(parameters["around"]), str(parameters["whole"])
         self._video: Mapping[str, Any] | None = parameters.get("video")
@@ -84,7 +85,7 @@ class Idefics3:
             frame=(*frame, FramePiece(text=f"{text}\n\n")),
             positions=in_a_row(tokens * len(frames)),
             grid=(len(frames), self._side, self._side),
-            regions=np.tile(grid_regions(self._side, self._side), (len(frames), 1)),
+            regions=np.tile(self._all(), (len(frames), 1)),
             seconds_per_step=step,
             start_s=film.times_s[0],
         )
@@ -134,11 +135,11 @@ class Idefics3:
     def _prepared(self, tiles: Sequence[Image | NDArray[Any]], rows: int, columns: int) -> Prepared:
         side, tokens = self._side, self._side**2
         boxes = [
-            (column / columns, row / rows, (column + 1) / columns, (row + 1) / rows)
+            (column / columns, row / rows, (column + self._seen) / columns, (row + self._seen) / rows)
             for row in range(rows)
             for column in range(columns)
         ]
-        regions = [*(grid_regions(side, side, box) for box in boxes), grid_regions(side, side)]
+        regions = [*(grid_regions(side, side, box) for box in boxes), self._all()]
         return Prepared(
             modality=Modality.IMAGE,
             inputs={"pixels": np.stack([np.asarray(tile) for tile in tiles])},
@@ -147,6 +148,10 @@ class Idefics3:
             grid=(1, max(rows, 1) * side, max(columns, 1) * side),
             regions=np.concatenate(regions),
         )
+
+    def _all(self) -> Floats:
+        """Regions of a tile that shows a whole picture."""
+        return grid_regions(self._side, self._side, (0.0, 0.0, self._seen, self._seen))
 
     def _frame(self, rows: int, columns: int) -> tuple[FramePiece, ...]:
         slots = FramePiece(slots=self._side**2)
