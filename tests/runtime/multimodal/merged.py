@@ -34,24 +34,30 @@ def embedded(model: PreTrainedModel, language_model: torch.nn.Module, **given: A
     return caught[0][0]
 
 
-def logits(model: PreTrainedModel, embedded: torch.Tensor) -> Floats:
+def logits(model: PreTrainedModel, embedded: torch.Tensor, positions: torch.Tensor | None = None) -> Floats:
     """Logits of every token, float32 `(token, vocabulary)`.
 
     Args:
         model: A multimodal model that takes `inputs_embeds`.
         embedded: float32 `(token, hidden)`.
+        positions: int64 `(3, token)`, for a model that takes positions of three axes.
     """
+    placed = {} if positions is None else {"position_ids": positions[:, None]}
     with torch.inference_mode():
-        found: Floats = model(inputs_embeds=embedded[None], use_cache=False).logits[0].numpy()
+        found: Floats = model(inputs_embeds=embedded[None], use_cache=False, **placed).logits[0].numpy()
     return found
 
 
-def greedy(model: PreTrainedModel, embedded: torch.Tensor, count: int) -> list[int]:
+def greedy(
+    model: PreTrainedModel, embedded: torch.Tensor, count: int, positions: torch.Tensor | None = None
+) -> list[int]:
     """The likeliest continuation, each token from a pass over all before it."""
     table = model.get_input_embeddings()
     tokens: list[int] = []
     for _ in range(count):
-        tokens.append(int(logits(model, embedded)[-1].argmax()))
+        tokens.append(int(logits(model, embedded, positions)[-1].argmax()))
         with torch.inference_mode():
             embedded = torch.cat([embedded, table(torch.tensor(tokens[-1:]))])
+        if positions is not None:
+            positions = torch.cat([positions, positions.max().expand(3, 1) + 1], dim=1)
     return tokens
