@@ -52,7 +52,7 @@ def _encoders(job: BuildJob, config: ModelConfig, family: EncoderFamily, hidden:
             tokens=_tokens(job),
         )
     )
-    read.check_nothing_left()
+    read.check_nothing_left(*encoders.unused)
     return encoders
 
 

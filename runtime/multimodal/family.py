@@ -29,10 +29,12 @@ class Detail:
         level: OpenAI's `low`, `high` or `auto`: the model's own way to spend fewer tokens, such as no tiles or fewer
             pixels.
         max_tokens: The most tokens of this piece; None: the family's own limit.
+        alone: Whether it is the only picture or film of its prompt: some families look closer then.
     """
 
     level: str = "auto"
     max_tokens: int | None = None
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)

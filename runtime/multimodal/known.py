@@ -8,6 +8,7 @@ from typing import Any
 from bus.contracts import ModelManifest
 from bus.errors import ModelUnsupportedError
 from runtime.multimodal.families.idefics3 import Idefics3
+from runtime.multimodal.families.llava_onevision import LlavaOnevision
 from runtime.multimodal.families.qwen_vl import QwenVl
 from runtime.multimodal.family import MultimodalFamily
 
@@ -17,6 +18,7 @@ PARAMETERS = "multimodal"
 FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
     "idefics3": Idefics3,
     "smolvlm": Idefics3,
+    "llava_onevision": LlavaOnevision,
     "qwen2_vl": QwenVl,
     "qwen2_5_vl": QwenVl,
 }

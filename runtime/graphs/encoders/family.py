@@ -62,10 +62,12 @@ class Encoders:
         graphs: Graphs by the name of the file that they are saved in, such as `vision.onnx`.
         parameters: What the family's class in `runtime.multimodal.families` is made from: plain JSON values; `encoders`
             names the graph of each modality.
+        unused: Beginnings of tensors, as `read` has them, that may be left.
     """
 
     graphs: Mapping[str, Graph]
     parameters: Mapping[str, Any]
+    unused: tuple[str, ...] = ()
 
 
 def _as_it_is(template: str) -> str:

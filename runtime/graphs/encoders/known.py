@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from runtime.graphs.encoders import idefics3, qwen_vl
+from runtime.graphs.encoders import idefics3, llava_onevision, qwen_vl
 from runtime.graphs.encoders.family import EncoderFamily
 from runtime.graphs.families.config import ModelConfig
 
-ENCODERS: tuple[EncoderFamily, ...] = (idefics3.FAMILY, idefics3.SMOLVLM, qwen_vl.FAMILY, qwen_vl.FAMILY_2_5)
+ENCODERS: tuple[EncoderFamily, ...] = (
+    idefics3.FAMILY,
+    idefics3.SMOLVLM,
+    llava_onevision.FAMILY,
+    qwen_vl.FAMILY,
+    qwen_vl.FAMILY_2_5,
+)
 
 
 def encoders_of(config: ModelConfig) -> EncoderFamily | None:

@@ -1,0 +1,227 @@
+"""LLaVA-OneVision against transformers, step by step: pixels, encoder, tokens, logits, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration, PreTrainedTokenizerFast
+from transformers.image_utils import SizeDict
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
+
+from runtime.generation.request import MEDIA_TOKEN
+from runtime.graphs.encoders.pixels import Normalisation
+from runtime.multimodal.family import Detail, Film
+from runtime.multimodal.prepared import Prepared
+from tests.runtime import reference
+from tests.runtime.multimodal import merged
+from tests.runtime.multimodal.drawn import SHAPES, scene
+from tests.runtime.multimodal.served import Prompt, Served
+from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
+
+IMAGE, VIDEO = "<image>", "<video>"
+TILE, SIDE, MOST = 60, 4, 4
+GRIDS = [[TILE * rows, TILE * columns] for rows in range(1, 5) for columns in range(1, 5)]
+PLAIN, ONE_OF_SEVERAL = Detail(), Detail(alone=False)
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }} {% for part in message.content %}"
+    "{% if part.type == 'image' %}<image>\n{% elif part.type == 'video' %}<video>\n{% endif %}{% endfor %}"
+    "{% for part in message.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>"
+    "{% endfor %}<|im_start|>assistant\n"
+)
+TEXT = {
+    "model_type": "qwen2", "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+TOWER = {
+    "model_type": "siglip_vision_model", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "image_size": TILE, "patch_size": 14, "vision_use_head": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pair:
+    model: LlavaOnevisionForConditionalGeneration
+    words: PreTrainedTokenizerFast
+    pictures: Any
+    served: Served
+
+    def given(self, text: str, images: Sequence[Image.Image]) -> dict[str, torch.Tensor]:
+        """The reference's inputs; `text` has `<image>` for each picture of one prompt."""
+        given = self.pictures([list(images)], return_tensors="pt")
+        writer: Any = SimpleNamespace(
+            num_image_tokens=SIDE**2,
+            image_processor=self.pictures,
+            image_token="<IMAGE>",
+            vision_feature_select_strategy="full",
+            vision_aspect_ratio=f"anyres_max_{MOST}",
+        )
+        for name in ("_get_number_of_features", "_get_unpadded_features"):
+            setattr(writer, name, getattr(LlavaOnevisionProcessor, name).__get__(writer))
+        for place in range(len(images)):
+            text = text.replace(IMAGE, LlavaOnevisionProcessor.replace_image_token(writer, given, place), 1)
+        ids = self.words(text.replace("<IMAGE>", IMAGE), add_special_tokens=False, return_tensors="pt")["input_ids"]
+        return {"input_ids": ids, **given}
+
+    def embedded(self, given: dict[str, torch.Tensor]) -> torch.Tensor:
+        """What the reference gives to its language model."""
+        return merged.embedded(self.model, self.model.model.language_model, **given)
+
+    def features(self, given: dict[str, torch.Tensor]) -> list[NDArray[np.float32]]:
+        """Tokens of each picture."""
+        counts = {name: given[name] for name in ("pixel_values", "image_sizes", "batch_num_images")}
+        with torch.inference_mode():
+            found = self.model.model.get_image_features(**counts).pooler_output
+        return [one.numpy() for one in found]
+
+    def prompt(self, text: str, pieces: Sequence[Prepared]) -> Prompt:
+        """Ours of the same."""
+        before, *behind = text.split(IMAGE)
+        parts: list[Any] = [before]
+        for words, piece, embeddings in zip(behind, pieces, self.served.encode(*pieces), strict=True):
+            parts += [(piece, embeddings), words]
+        return self.served.prompt(*parts)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    words = tokenizer("<|im_start|>", "<|im_end|>", IMAGE, VIDEO, template=TEMPLATE)
+    folder = tmp_path_factory.mktemp("saved")
+    config = LlavaOnevisionConfig(
+        text_config=TEXT,
+        vision_config=TOWER,
+        image_token_index=number(words, IMAGE),
+        video_token_index=number(words, VIDEO),
+        image_grid_pinpoints=GRIDS,
+        vision_aspect_ratio=f"anyres_max_{MOST}",
+    )
+    model = LlavaOnevisionForConditionalGeneration(config)
+    reference.randomise(model)
+    model.train(False)
+    pictures = LlavaOnevisionImageProcessorPil(size={"height": TILE, "width": TILE}, image_grid_pinpoints=GRIDS)
+    for saved in (model, words, pictures):
+        saved.save_pretrained(folder)
+    return Pair(model, words, pictures, Served(folder, tmp_path_factory.mktemp("root")))
+
+
+def normalised(pixels: NDArray[Any]) -> NDArray[np.float32]:
+    return Normalisation(1 / 255, MEAN, STD).apply(pixels).transpose(0, 3, 1, 2)
+
+
+def check(found: Prompt, right: torch.Tensor, ids: torch.Tensor, placeholder: int) -> None:
+    """Tokens, their places, and embeddings of the whole prompt."""
+    ours = [placeholder if token == MEDIA_TOKEN else token for token in found.tokens.ids.tolist()]
+    assert ours == ids[0].tolist()
+    np.testing.assert_allclose(found.embedded, right.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_picture_of_any_shape_has_the_pixels_and_features_of_the_reference(
+    shape: tuple[int, int], pair: Pair
+) -> None:
+    picture = scene(*shape)
+    prepared = pair.served.family.image(picture, PLAIN)
+    given = pair.given(f"Look:{IMAGE}", [picture])
+    np.testing.assert_allclose(normalised(prepared.inputs["pixels"]), given["pixel_values"][0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(pair.served.encode(prepared)[0], pair.features(given)[0], atol=1e-4)
+    assert prepared.regions is not None
+    assert (prepared.regions[:, :2] <= prepared.regions[:, 2:]).all()
+
+
+async def test_one_picture_gives_the_logits_and_the_answer_of_the_reference(pair: Pair) -> None:
+    picture = scene(300, 170)
+    text = f"<|im_start|>user {IMAGE}\nWhat is this?<|im_end|><|im_start|>assistant\n"
+    given = pair.given(text, [picture])
+    right = pair.embedded(given)
+    found = pair.prompt(text, [pair.served.family.image(picture, PLAIN)])
+    check(found, right, given["input_ids"], number(pair.words, IMAGE))
+    logits = merged.logits(pair.model, right)
+    np.testing.assert_allclose(pair.served.logits(found), logits[-1], atol=1e-3)
+    np.testing.assert_allclose(pair.served.logits(found, 9, 40), logits[-1], atol=1e-3)
+    answer = merged.greedy(pair.model, right, 32)
+    assert len(set(answer)) > 8  # an answer that repeats itself would prove little
+    assert await pair.served.greedy(32, found) == [answer]
+    assert await pair.served.greedy(32, found) == [answer]  # with its prefix from the cache
+
+
+async def test_pictures_of_different_shapes_stand_in_one_prompt(pair: Pair) -> None:
+    pictures = [scene(200, 150, 1), scene(60, 301, 2), scene(300, 40, 3)]
+    text = f"First{IMAGE}\n{IMAGE}\nthen {IMAGE}\n<|im_end|><|im_start|>assistant\nI see.<|im_end|>And?"
+    given = pair.given(text, pictures)
+    right = pair.embedded(given)
+    pieces = [pair.served.family.image(one, ONE_OF_SEVERAL) for one in pictures]
+    for place, piece in enumerate(pieces):
+        pixels = given["pixel_values"].reshape(3, -1, 3, TILE, TILE)[place, :1].numpy()
+        np.testing.assert_allclose(normalised(piece.inputs["pixels"]), pixels, atol=1e-6)
+    found = pair.prompt(text, pieces)
+    check(found, right, given["input_ids"], number(pair.words, IMAGE))
+    np.testing.assert_allclose(pair.served.logits(found), merged.logits(pair.model, right)[-1], atol=1e-3)
+    assert await pair.served.greedy(32, found) == [merged.greedy(pair.model, right, 32)]
+
+
+async def test_requests_that_run_together_get_what_they_would_get_alone(pair: Pair) -> None:
+    texts, pictures = [f"One {IMAGE} it is.", f"{IMAGE}\nOr this?"], [scene(250, 190, 4), scene(30, 40, 5)]
+    pieces = [pair.served.family.image(one, PLAIN) for one in pictures]
+    for piece, embeddings in zip(pieces, pair.served.encode(*pieces), strict=True):
+        np.testing.assert_allclose(pair.served.encode(piece)[0], embeddings, atol=1e-5)
+    prompts = [pair.prompt(text, [piece]) for text, piece in zip(texts, pieces, strict=True)]
+    right = [pair.embedded(pair.given(text, [one])) for text, one in zip(texts, pictures, strict=True)]
+    assert await pair.served.greedy(16, *prompts) == [merged.greedy(pair.model, one, 16) for one in right]
+
+
+async def test_a_film_is_frames_of_pooled_tokens(pair: Pair) -> None:
+    film = Film([scene(120, 90, seed) for seed in range(3)], [0.0, 1.5, 3.0], 4.0)
+    prepared = pair.served.family.video(film, PLAIN)
+    frames = []
+    for frame in film.frames:
+        small = pair.pictures.resize(
+            np.asarray(frame).transpose(2, 0, 1), SizeDict(height=TILE, width=TILE), pair.pictures.resample
+        )
+        frames.append(pair.pictures.normalize(pair.pictures.rescale(small, 1 / 255), MEAN, STD))
+    pixels = torch.from_numpy(np.stack(frames))
+    np.testing.assert_allclose(normalised(prepared.inputs["pixels"]), pixels.numpy(), atol=1e-6)
+    writer: Any = SimpleNamespace(num_image_tokens=SIDE**2, video_token=VIDEO)
+    text = LlavaOnevisionProcessor.replace_video_token(writer, {"pixel_values_videos": pixels[None]}, 0)
+    ids = pair.words(f"A film:{text}\nWhy?", add_special_tokens=False, return_tensors="pt")["input_ids"]
+    right = pair.embedded({"input_ids": ids, "pixel_values_videos": pixels[None]})
+    found = pair.served.prompt("A film:", (prepared, pair.served.encode(prepared)[0]), "\nWhy?")
+    check(found, right, ids, number(pair.words, VIDEO))
+    np.testing.assert_allclose(pair.served.logits(found), merged.logits(pair.model, right)[-1], atol=1e-3)
+    assert await pair.served.greedy(32, found) == [merged.greedy(pair.model, right, 32)]
+    assert prepared.grid == (3, SIDE // 2, SIDE // 2)
+    assert prepared.seconds_per_step == pytest.approx(1.5)
+
+
+def test_a_film_is_looked_at_once_a_second(pair: Pair) -> None:
+    assert pair.served.family.frames(4.0, 30.0, PLAIN) == pytest.approx([0, 1.3, 2.6333333, 3.9666667])
+    assert len(pair.served.family.frames(500.0, 25.0, PLAIN)) == 32
+    assert len(pair.served.family.frames(500.0, 25.0, Detail(max_tokens=13))) == 3
+
+
+@pytest.mark.parametrize("most", [17, 30, 60, 100, 1000])
+def test_a_budget_of_tokens_is_kept_by_choosing_a_smaller_grid(most: int, pair: Pair) -> None:
+    picture = scene(200, 190)
+    prepared = pair.served.family.image(picture, Detail(max_tokens=most))
+    assert prepared.tokens <= most
+    whole = pair.served.family.image(picture, PLAIN)
+    assert (prepared.tokens == whole.tokens) == (most >= whole.tokens)
+    assert pair.served.family.image(picture, Detail(level="low")).tokens == SIDE**2 + 1
+
+
+def test_every_token_knows_what_it_sees(pair: Pair) -> None:
+    prepared = pair.served.family.image(scene(2 * TILE, TILE), PLAIN)
+    assert prepared.regions is not None
+    assert prepared.grid == (1, SIDE, 2 * SIDE)
+    shown = prepared.regions[SIDE**2 :].reshape(SIDE, 2 * SIDE + 1, 4)
+    np.testing.assert_allclose(shown[1, 5], [74 / 120, 14 / 60, 88 / 120, 28 / 60], atol=1e-6)
+    np.testing.assert_allclose(shown[1, -1], [0, 14 / 60, 1, 28 / 60], atol=1e-6)
