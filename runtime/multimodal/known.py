@@ -9,6 +9,7 @@ from bus.contracts import ModelManifest
 from bus.errors import ModelUnsupportedError
 from runtime.multimodal.families.idefics3 import Idefics3
 from runtime.multimodal.families.llava_onevision import LlavaOnevision
+from runtime.multimodal.families.qwen_audio import QwenAudio
 from runtime.multimodal.families.qwen_vl import QwenVl
 from runtime.multimodal.family import MultimodalFamily
 
@@ -21,6 +22,7 @@ FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
     "llava_onevision": LlavaOnevision,
     "qwen2_vl": QwenVl,
     "qwen2_5_vl": QwenVl,
+    "qwen2_audio": QwenAudio,
 }
 """Families by the `model_type` of their configurations."""
 

@@ -78,7 +78,7 @@ class Patching:
         inputs = {
             "patches": np.concatenate([patches[place] for place in order]),
             "places": np.concatenate([self._places(grid) for grid in sorted_grids]),
-            "frames": _runs(lengths),
+            "frames": runs(lengths),
         }
         return {**inputs, **self._windows(sorted_grids)} if self.window else inputs
 
@@ -105,7 +105,7 @@ class Patching:
         order = (tokens[:, None] * merged + np.arange(merged)).reshape(-1)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return {"windows": _runs(np.sort(sizes) * merged), "window_order": order, "frame_order": back}
+        return {"windows": runs(np.sort(sizes) * merged), "window_order": order, "frame_order": back}
 
 
 def by_size(grids: Sequence[Grid]) -> list[int]:
@@ -113,7 +113,7 @@ def by_size(grids: Sequence[Grid]) -> list[int]:
     return sorted(range(len(grids)), key=lambda place: (grids[place][1] * grids[place][2], place))
 
 
-def _runs(lengths: Integers) -> Integers:
+def runs(lengths: Integers) -> Integers:
     """Sequences of one length beside each other as runs, int64 (run, 3): where one begins and ends, and the length."""
     starts = np.flatnonzero(np.diff(lengths, prepend=-1))
     counts = np.diff(starts, append=len(lengths))

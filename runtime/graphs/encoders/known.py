@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.graphs.encoders import idefics3, llava_onevision, qwen_vl
+from runtime.graphs.encoders import idefics3, llava_onevision, qwen_audio, qwen_vl
 from runtime.graphs.encoders.family import EncoderFamily
 from runtime.graphs.families.config import ModelConfig
 
@@ -12,6 +12,7 @@ ENCODERS: tuple[EncoderFamily, ...] = (
     llava_onevision.FAMILY,
     qwen_vl.FAMILY,
     qwen_vl.FAMILY_2_5,
+    qwen_audio.FAMILY,
 )
 
 

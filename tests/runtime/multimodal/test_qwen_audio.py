@@ -1,0 +1,182 @@
+"""Qwen2-Audio against transformers, step by step: mel frames, encoder, tokens, logits, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2AudioConfig,
+    Qwen2AudioForConditionalGeneration,
+    WhisperFeatureExtractor,
+)
+from transformers.models.qwen2_audio.processing_qwen2_audio import Qwen2AudioProcessor
+
+from bus.errors import LimitExceededError, MediaUnreadableError, ModelUnsupportedError
+from runtime.generation.request import MEDIA_TOKEN
+from runtime.multimodal.families.qwen_audio import QwenAudio
+from runtime.multimodal.family import Detail
+from runtime.multimodal.prepared import Prepared
+from tests.made.sounds import tone
+from tests.runtime import reference
+from tests.runtime.multimodal import merged
+from tests.runtime.multimodal.served import Prompt, Served
+from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
+
+Floats = NDArray[np.float32]
+BEGIN, AUDIO, END = "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>"
+CLIP = f"{BEGIN}{AUDIO}{END}"
+RATE = 16_000
+PLAIN = Detail()
+PARAMETERS: dict[str, Any] = {
+    "encoders": {"audio": "audio.onnx"}, "mels": 24, "window_frames": 3000, "audio_token": AUDIO, "begin": BEGIN,
+    "end": END,
+}  # fmt: skip
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{% for part in message.content %}"
+    "{% if part.type == 'text' %}{{ part.text }}{% else %}Audio 1: " + CLIP + "\n{% endif %}{% endfor %}<|im_end|>\n"
+    "{% endfor %}<|im_start|>assistant\n"
+)
+TEXT: dict[str, Any] = {
+    "model_type": "qwen2", "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+TOWER = {
+    "model_type": "qwen2_audio_encoder", "d_model": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 80, "num_mel_bins": 24,
+}  # fmt: skip
+
+
+def sound(samples: int, seed: int = 0) -> Floats:
+    """Tones that rise and fall, over noise."""
+    random = np.random.default_rng(seed)
+    whole = tone(300 + 200 * seed, samples / RATE + 1, RATE)[:samples] * np.linspace(1, 0.1, samples)
+    return (whole + random.normal(0, 0.02, samples)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Right:
+    """What the reference makes of a prompt."""
+
+    ids: list[int]
+    mels: torch.Tensor
+    features: list[Floats]
+    embedded: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Pair:
+    model: PreTrainedModel
+    words: PreTrainedTokenizerFast
+    processor: Any
+    served: Served
+
+    def right(self, text: str, *clips: Floats) -> Right:
+        """The reference's inputs and merged embeddings; `text` has a placeholder for each clip."""
+        given = self.processor(text=text, audio=list(clips), sampling_rate=RATE, return_tensors="pt")
+        embedded = merged.embedded(self.model, self.model.model.language_model, **given)
+        slots = given["input_ids"][0] == number(self.words, AUDIO)
+        mask = given["feature_attention_mask"]
+        counts = [((int(frames) - 1) // 2 + 1 - 2) // 2 + 1 for frames in mask.sum(-1)]
+        features = [one.numpy() for one in torch.split(embedded[slots], counts)]
+        return Right(given["input_ids"][0].tolist(), given["input_features"], features, embedded)
+
+    def prompt(self, text: str, *pieces: Prepared) -> Prompt:
+        """Ours of the same."""
+        parts: list[Any] = []
+        for piece, embeddings in zip(pieces, self.served.encode(*pieces), strict=True):
+            before, _, text = text.partition(AUDIO)
+            parts += [before, (piece, embeddings)]
+        return self.served.prompt(*parts, text)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    words = tokenizer(BEGIN, AUDIO, END, "<|im_start|>", "<|im_end|>", template=TEMPLATE)
+    config = Qwen2AudioConfig(text_config=TEXT, audio_config=TOWER, audio_token_index=number(words, AUDIO))
+    model, folder = Qwen2AudioForConditionalGeneration(config), tmp_path_factory.mktemp("saved")
+    reference.randomise(model)
+    model.train(False)
+    processor = Qwen2AudioProcessor(WhisperFeatureExtractor(feature_size=24), words, chat_template=TEMPLATE)  # type: ignore[no-untyped-call]
+    processor.save_pretrained(folder)
+    reference.save(model, folder)
+    return Pair(model, words, processor, Served(folder, tmp_path_factory.mktemp("root"), context=2048))
+
+
+def check(found: Prompt, right: Right, pair: Pair) -> None:
+    """Tokens, their places, and embeddings of the whole prompt."""
+    audio = number(pair.words, AUDIO)
+    assert [audio if token == MEDIA_TOKEN else token for token in found.tokens.ids.tolist()] == right.ids
+    np.testing.assert_allclose(found.embedded, right.embedded.numpy(), atol=1e-4)
+
+
+# The shortest clips, ends of mel frames on either side, a whole window but little, and one to the last sample.
+SAMPLES: Sequence[int] = (400, 481, 1600, 16_000, 16_001, 31_999, 400_000, 479_700, 479_900, 480_000)
+
+
+@pytest.mark.parametrize("samples", SAMPLES)
+def test_a_clip_of_any_length_has_the_mel_frames_and_features_of_the_reference(samples: int, pair: Pair) -> None:
+    clip = sound(samples)
+    prepared = pair.served.family.audio(clip, PLAIN)
+    right = pair.right(CLIP, clip)
+    mel = prepared.inputs["mel"]
+    np.testing.assert_allclose(mel, right.mels[0, :, : mel.shape[1]].numpy(), atol=1e-4)
+    assert prepared.tokens == len(right.features[0])
+    np.testing.assert_allclose(pair.served.encode(prepared)[0], right.features[0], atol=1e-4)
+
+
+def test_clips_of_different_lengths_run_together_as_they_would_alone(pair: Pair) -> None:
+    pieces = [pair.served.family.audio(sound(samples, seed), PLAIN) for seed, samples in enumerate((9000, 40_000, 700))]
+    for piece, found in zip(pieces, pair.served.encode(*pieces), strict=True):
+        np.testing.assert_allclose(found, pair.served.encode(piece)[0], atol=1e-5)
+
+
+async def test_clips_between_words_give_the_logits_and_the_answer_of_the_reference(pair: Pair) -> None:
+    clips = [sound(20_000), sound(50_000, 1), sound(8000, 2)]
+    turns = [
+        f"<|im_start|>user\nAudio 1: {CLIP}\nAudio 2: {CLIP}\nWhich is higher?<|im_end|>\n",
+        f"<|im_start|>assistant\nThe second.<|im_end|>\n<|im_start|>user\n{CLIP}And this?<|im_end|>\n",
+    ]
+    text = "".join(turns) + "<|im_start|>assistant\n"
+    pieces = [pair.served.family.audio(clip, PLAIN) for clip in clips]
+    right, found = pair.right(text, *clips), pair.prompt(text, *pieces)
+    check(found, right, pair)
+    logits = merged.logits(pair.model, right.embedded)[-1]
+    np.testing.assert_allclose(pair.served.logits(found), logits, atol=1e-3)
+    answer = merged.greedy(pair.model, right.embedded, 32)
+    other = merged.greedy(pair.model, pair.right(f"a{CLIP}b", clips[0]).embedded, 32)
+    assert len(set(answer)) > 8
+    assert answer != other
+    assert await pair.served.greedy(32, found, pair.prompt(f"a{CLIP}b", pieces[0])) == [answer, other]
+
+
+def test_a_longer_clip_is_heard_in_windows_each_as_if_it_were_alone(pair: Pair) -> None:
+    clip = sound(480_000 + 20_000)
+    prepared = pair.served.family.audio(clip, PLAIN)
+    right = pair.right(f"{CLIP}{CLIP}", clip[:480_000], clip[480_000:])
+    check(pair.prompt(CLIP, prepared), right, pair)
+
+
+def test_a_clip_takes_no_more_tokens_than_it_may() -> None:
+    family = QwenAudio(PARAMETERS)
+    assert family.audio(sound(32_000), Detail(max_tokens=50)).tokens == 50
+    with pytest.raises(LimitExceededError, match=r"3\.0 s takes 75 tokens; 50 are left for it, 2\.0 s"):
+        family.audio(sound(48_000), Detail(max_tokens=50))
+
+
+def test_nothing_to_hear_is_refused() -> None:
+    with pytest.raises(MediaUnreadableError, match="no samples"):
+        QwenAudio(PARAMETERS).audio(np.zeros(0, np.float32), PLAIN)
+
+
+def test_pictures_are_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match="no video"):
+        QwenAudio(PARAMETERS).frames(1.0, 25.0, PLAIN)
