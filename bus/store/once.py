@@ -10,8 +10,8 @@ KEEP_S = 8 * 86_400.0
 REFRESH_S = 86_400.0
 """An object older than this is written again when somebody makes it again, and so kept from its removal."""
 
-PREFIXES = ("tensors/", "media/")
-"""Where content-addressed objects are."""
+PREFIXES = ("tensors/", "media/", "requests/")
+"""Where objects are that grow too old: by content, and what was asked with them."""
 
 
 async def put_once(store: ObjectStore, key: str, data: bytes | memoryview) -> None:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from functions.gateway import (
+    explanations,
     health,
     jobs,
     openai_audio,
@@ -35,6 +36,10 @@ _DESCRIPTION = """Multimodal inference as serverless functions on an event bus.
 OpenAI's API, and any pipeline by name: `POST /v1/pipelines/{name}` with a JSON object of inputs, or a raw body.
 `Prefer: respond-async` answers 202 with a `Location` to ask. Errors have OpenAI's shape; `x-request-id` finds
 the trace at `/v1/requests/{id}/trace`."""
+
+_PARTS = (
+    openai_chat, openai_audio, openai_speech, openai_embeddings, openai_models, jobs, explanations, health,
+)  # fmt: skip
 
 
 class Gateway(FastAPI):
@@ -93,7 +98,7 @@ def create_app(config: GatewayConfig, open_services: OpenServices = open_service
     serve_docs(app)
     install_error_handlers(app)
     app.router.routes.extend(pipelines.ROUTES)
-    for part in (openai_chat, openai_audio, openai_speech, openai_embeddings, openai_models, jobs, health):
+    for part in _PARTS:
         app.include_router(part.router)
     describe_routes(app, pipelines.ROUTES)
     return app

@@ -120,10 +120,11 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
     if inputs.answer is None:
         options = inputs.sampling or SamplingOptions()
         constraints = await _constraints(context, options)
-        prediction = await _prediction(context, options.prediction)
+        prediction = await _prediction(context, options)
     else:
-        prediction = await _prediction(context, inputs.answer)
-        options, constraints = _given(context, prediction)
+        # Token by token, as it was chosen: several checked at once would be rounded otherwise.
+        options, constraints = await context.run(_given, context.model, inputs.answer)
+        prediction = None
     tells = options.top_logprobs is not None
     with _started(context, prompt, options, constraints, prediction) as generations:
         streams = [
@@ -186,21 +187,22 @@ async def _constraints(context: Context[Generator], options: SamplingOptions) ->
     return await context.run(compile_, options.format.type, options.format.definition, options.n)
 
 
-async def _prediction(context: Context[Generator], text: str) -> NDArray[np.int32] | None:
+async def _prediction(context: Context[Generator], options: SamplingOptions) -> NDArray[np.int32] | None:
+    if not options.prediction:
+        return None
     # It may be as long as a file.
-    return await context.run(context.model.tokenizer.encode, text) if text else None
+    return await context.run(context.model.tokenizer.encode, options.prediction)
 
 
-def _given(
-    context: Context[Generator], answer: NDArray[np.int32] | None
-) -> tuple[SamplingOptions, Sequence[Constraint | None]]:
+def _given(model: Generator, text: str) -> tuple[SamplingOptions, Sequence[Constraint | None]]:
     """What makes the engine follow an answer, and tell how likely it is."""
     from runtime.generation.forced import ForcedAnswer
 
-    if answer is None or not len(answer):
+    tokens = model.tokenizer.encode(text)
+    if not len(tokens):
         raise InvalidInputError("the answer to be told about has no tokens", param="answer")
-    vocabulary = context.model.engine.vocabulary
-    return SamplingOptions(max_tokens=len(answer), top_logprobs=0), [ForcedAnswer(answer, vocabulary)]
+    forced = ForcedAnswer(tokens, model.engine.vocabulary)
+    return SamplingOptions(max_tokens=len(tokens), top_logprobs=0), [forced]
 
 
 async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTokens:
