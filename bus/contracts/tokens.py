@@ -18,13 +18,15 @@ class FramePiece(Contract):
     text: str = Field(default="", description="Markup in the model's own control tokens.")
     slots: int = Field(default=0, ge=0, description="How many of the block's embeddings stand here.")
     back: int = Field(default=0, ge=0, description="How many positions before the next free one the words begin.")
+    once: bool = Field(default=False, description="Whether the words are left out where they stand just before.")
+    apart: bool = Field(default=False, description="Whether a space is put behind the words before any other letter.")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> FramePiece:
         if bool(self.text) == bool(self.slots):
             raise ValueError("a piece of a frame has text or slots, exactly one of them")
-        if self.back and self.slots:
-            raise ValueError("the positions of embeddings are in the block; only words go back")
+        if self.slots and (self.back or self.once or self.apart):
+            raise ValueError("the positions of embeddings are in the block; only words go back, or stand once or apart")
         return self
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from bus.contracts import ModelManifest
 from bus.errors import ModelUnsupportedError
+from runtime.multimodal.families.idefics2 import Idefics2
 from runtime.multimodal.families.idefics3 import Idefics3
 from runtime.multimodal.families.llava_onevision import LlavaOnevision
 from runtime.multimodal.families.qwen_audio import QwenAudio
@@ -17,6 +18,7 @@ PARAMETERS = "multimodal"
 """Where a manifest's parameters hold those of its family."""
 
 FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
+    "idefics2": Idefics2,
     "idefics3": Idefics3,
     "smolvlm": Idefics3,
     "llava_onevision": LlavaOnevision,

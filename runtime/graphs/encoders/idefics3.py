@@ -12,11 +12,12 @@ import numpy as np
 
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.graphs.encoders.family import EncoderFamily, EncoderJob, Encoders
-from runtime.graphs.encoders.patches import PatchShape, embedding, positions, shares, square_patches
+from runtime.graphs.encoders.patches import PatchShape, embedding, positions, square_patches
 from runtime.graphs.encoders.pixels import Normalisation, resampling
 from runtime.graphs.encoders.transformer import Tower, TowerShape, linear
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.ops import Graph
+from runtime.multimodal.shares import shares
 
 _FILE = "vision.onnx"
 _HALF = (0.5, 0.5, 0.5)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.graphs.encoders import idefics3, llava_onevision, qwen_audio, qwen_vl
+from runtime.graphs.encoders import idefics2, idefics3, llava_onevision, qwen_audio, qwen_vl
 from runtime.graphs.encoders.family import EncoderFamily
 from runtime.graphs.families.config import ModelConfig
 
 ENCODERS: tuple[EncoderFamily, ...] = (
+    idefics2.FAMILY,
     idefics3.FAMILY,
     idefics3.SMOLVLM,
     llava_onevision.FAMILY,

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bus.errors import ModelUnsupportedError
 from runtime.graphs.encoders.pixels import Floats, Normalisation
 from runtime.graphs.families.config import ModelConfig
@@ -63,17 +60,6 @@ def embedding(
 def positions(read: CheckedTensors, shape: PatchShape, prefix: str) -> Floats:
     """The trained table of positions, `(row · column, hidden)`."""
     return read(f"{prefix}embeddings.position_embedding.weight", shape.trained**2, shape.hidden)
-
-
-def shares(count: int, trained: int) -> NDArray[np.int64]:
-    """The trained row of each of some rows of patches, by its share of the picture; the same for columns.
-
-    All in float32, as the reference has it: shares that fall on a border go to the side that its rounding puts them on.
-    """
-    borders = np.arange(1 / trained, 1.0, 1 / trained).astype(np.float32)
-    steps = np.arange(count, dtype=np.float32) * (np.float32(1) / np.float32(count))
-    places: NDArray[np.int64] = np.searchsorted(borders, np.minimum(steps, np.float32(1 - 1e-6)), side="right")
-    return places
 
 
 def square_patches(graph: Graph, pixels: str, side: int, patch: int, matrix: Floats, offset: Floats) -> str:

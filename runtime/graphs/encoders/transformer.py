@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.graphs.encoders.runs import attention_over_runs
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.ops import MICROSOFT, Graph
 from runtime.weights.tensors import CheckedTensors
@@ -72,14 +73,15 @@ class Tower:
         self.graph, self.shape = graph, shape
         self._read, self._prefix = read, prefix
 
-    def layers(self, stream: str, *, count: int | None = None, norm: str | None, mask: str = "") -> str:
+    def layers(self, stream: str, *, count: int | None = None, norm: str | None, runs: str = "") -> str:
         """All layers.
 
         Args:
             stream: float32 `(batch, token, hidden)`.
             count: How many of the first layers; None: all.
             norm: The norm behind the last one; None: what the last one adds up to.
-            mask: int32 `(batch, token)`, 0 for tokens that nothing looks at; empty: all are looked at.
+            runs: Sequences that lie behind each other in a batch of one, see `attention_over_runs`; empty: each row of
+                the batch is one.
         """
         count = self.shape.layers if count is None else count
         if not count:
@@ -88,7 +90,7 @@ class Tower:
         for layer in range(count):
             name = f"encoder.layers.{layer}"
             following = f"encoder.layers.{layer + 1}.layer_norm1" if layer + 1 < count else norm
-            attended = self._attention(normed, f"{name}.self_attn", mask)
+            attended = self._attention(normed, f"{name}.self_attn", runs)
             normed, stream = self._added(attended, stream, f"{name}.self_attn.out_proj", f"{name}.layer_norm2")
             fed = self._feed_forward(normed, f"{name}.mlp")
             if following is None:
@@ -97,16 +99,23 @@ class Tower:
             normed, stream = self._added(fed, stream, f"{name}.mlp.fc2", following)
         return normed
 
-    def _attention(self, value: str, name: str, mask: str) -> str:
+    def _attention(self, value: str, name: str, runs: str) -> str:
         """Heads and their output projection, whose bias the sum behind it adds."""
         hidden, graph = self.shape.hidden, self.graph
         parts = [f"{name}.{part}_proj" for part in ("q", "k", "v")]
         weight = np.concatenate([self._matrix(f"{part}.weight", hidden, hidden) for part in parts])
         bias = np.concatenate([self._read(f"{self._prefix}{part}.bias", hidden) for part in parts])
         packed = graph.matmul(value, f"{self._prefix}{name}.qkv", weight)
+        added, heads = graph.weight(f"{self._prefix}{name}.qkv.bias", bias), self.shape.heads
+        if runs:
+            packed = graph.node("Add", [packed, added])
         query, key, each = graph.nodes("Split", [packed], 3, axis=-1, num_outputs=3)
-        inputs = [query, key, each, graph.weight(f"{self._prefix}{name}.qkv.bias", bias), *([mask] if mask else [])]
-        attended = graph.node("MultiHeadAttention", inputs, domain=MICROSOFT, num_heads=self.shape.heads)
+        if runs:
+            label = f"{self._prefix}{name}"
+            attended = attention_over_runs(graph, (query, key, each), runs, heads=heads, hidden=hidden, name=label)
+        else:
+            inputs = [query, key, each, added]
+            attended = graph.node("MultiHeadAttention", inputs, domain=MICROSOFT, num_heads=heads)
         return self._linear(attended, f"{name}.out_proj", hidden, hidden)
 
     def _feed_forward(self, value: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ class Served:
         places: list[NDArray[np.int32]] = []
         rows = [np.zeros((0, self.decoder.hidden), np.float32)]
         run: list[PromptText] = []
-        following = 0
+        following, apart = 0, False
 
         def write(back: int = 0) -> None:
             nonlocal following
@@ -98,14 +99,18 @@ class Served:
 
         for part in parts:
             if isinstance(part, str):
-                run.append(PromptText(part, markup=True))
+                # A space behind markup that stands apart, unless one or more markup follows.
+                run.append(PromptText(f" {part}" if apart and re.match(r"[^\s<]", part) else part, markup=True))
+                apart = apart and not part
                 continue
             piece, embeddings = part
             rows.append(embeddings)
             used, reached, start = 0, 0, None
             for frame in piece.frame:
                 if frame.text and not frame.back:
-                    run.append(PromptText(frame.text, markup=True))
+                    if not (frame.once and "".join(text.text for text in run).endswith(frame.text)):
+                        run.append(PromptText(frame.text, markup=True))
+                    apart = frame.apart
                     continue
                 write()
                 if frame.text:
