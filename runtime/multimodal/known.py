@@ -11,6 +11,7 @@ from runtime.multimodal.families.idefics2 import Idefics2
 from runtime.multimodal.families.idefics3 import Idefics3
 from runtime.multimodal.families.llava_onevision import LlavaOnevision
 from runtime.multimodal.families.qwen_audio import QwenAudio
+from runtime.multimodal.families.qwen_omni import QwenOmni
 from runtime.multimodal.families.qwen_vl import QwenVl
 from runtime.multimodal.family import MultimodalFamily
 
@@ -25,6 +26,8 @@ FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
     "qwen2_vl": QwenVl,
     "qwen2_5_vl": QwenVl,
     "qwen2_audio": QwenAudio,
+    "qwen2_5_omni": QwenOmni,
+    "qwen2_5_omni_thinker": QwenOmni,
 }
 """Families by the `model_type` of their configurations."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.graphs.encoders import idefics2, idefics3, llava_onevision, qwen_audio, qwen_vl
+from runtime.graphs.encoders import idefics2, idefics3, llava_onevision, qwen_audio, qwen_omni, qwen_vl
 from runtime.graphs.encoders.family import EncoderFamily
 from runtime.graphs.families.config import ModelConfig
 
@@ -14,6 +14,7 @@ ENCODERS: tuple[EncoderFamily, ...] = (
     qwen_vl.FAMILY,
     qwen_vl.FAMILY_2_5,
     qwen_audio.FAMILY,
+    qwen_omni.FAMILY,
 )
 
 

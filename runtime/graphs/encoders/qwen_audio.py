@@ -23,9 +23,9 @@ def check_heard(audio: ModelConfig, mels: int) -> None:
     """Make sure that sound is prepared as it is here.
 
     Raises:
-        ModelUnsupportedError: Another sample rate, hop, window or number of bands.
+        ModelUnsupportedError: Another sample rate, hop, window or number of bands, or noise on top.
     """
-    audio.refuse("do_normalize", "dither")
+    audio.refuse("dither")
     for name, taken in {**_HEARD, "feature_size": mels}.items():
         if audio.size(name, taken) != taken:
             raise ModelUnsupportedError(f"{audio.file} gives {name} as {audio.get(name)!r}; {taken} is what is taken")

@@ -25,11 +25,16 @@ FAMILIES = (
 
 def text_model(config: ModelConfig) -> ModelConfig:
     """The configuration of the decoder, where it stands inside that of a model of several modalities."""
+    # A model that also talks has its language model in one part and its voice in another.
+    config = config.inner("thinker_config") or config
     inner = config.inner("text_config")
     if inner is None:
         return config
     # The whole model's head is tied where the whole says so, whatever the text model says of itself.
     tied = config.get("tie_word_embeddings") or inner.get("tie_word_embeddings")
+    if config.model_type in qwen.QWEN_OMNI:
+        # Its text model says so by default, and has a head of its own all the same.
+        tied = config.get("tie_word_embeddings")
     shared = {name: config.get(name) for name in ("model_type", "eos_token_id", "pad_token_id")}
     omitted = OMITTED.get(inner.get("model_type", ""), {})
     left_out = {name: shared.get(name, value) for name, value in omitted.items() if name not in set(inner)}

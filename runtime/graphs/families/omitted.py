@@ -25,5 +25,6 @@ OMITTED: Mapping[str, Mapping[str, Any]] = {
         "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32_768,
         "sliding_window": 4096, "max_window_layers": 28,
     },
+    "qwen2_5_omni_text": {"eos_token_id": 151_645},
 }  # fmt: skip
 """Values by `model_type` and key."""

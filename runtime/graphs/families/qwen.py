@@ -1,6 +1,6 @@
 """Qwen 2, 2.5 and 3: Llama with biases on queries, keys and values (2), or with norms on queries and keys (3).
 
-The text models of Qwen2-VL, 2.5-VL and 3-VL are these with positions of three axes.
+The text models of Qwen2-VL, 2.5-VL, 2.5-Omni's thinker and 3-VL are these with positions of three axes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ def _layers(config: ModelConfig) -> tuple[Block, ...]:
 
 
 QWEN2 = Family(("qwen2",), _qwen2)
-QWEN2_VL = Family(("qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text", "qwen2_5_vl"), _qwen2, ignored=("visual.",))
+QWEN_OMNI = ("qwen2_5_omni_text", "qwen2_5_omni_thinker", "qwen2_5_omni")
+QWEN2_VL = Family(
+    ("qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text", "qwen2_5_vl", *QWEN_OMNI), _qwen2, ignored=("visual.",)
+)
 QWEN3_VL = Family(("qwen3_vl_text", "qwen3_vl"), _qwen3, ignored=("visual.",))
 QWEN3 = Family(("qwen3",), _qwen3)

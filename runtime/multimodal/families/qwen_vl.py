@@ -165,7 +165,7 @@ class QwenVl:
         time, row, column = np.indices(grid).reshape(3, -1)
         if step is not None and self._ticks_per_second is not None:
             # In float32, as the reference has it: a step that ends on a tick may fall to either side of it.
-            time = (time.astype(np.float32) * np.float32(self._ticks_per_second * step)).astype(np.int64)
+            time = (time.astype(np.float32) * np.float32(step) * np.float32(self._ticks_per_second)).astype(np.int64)
         return np.stack([time, row, column]).astype(np.int32)
 
 

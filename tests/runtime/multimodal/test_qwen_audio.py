@@ -24,16 +24,15 @@ from runtime.generation.request import MEDIA_TOKEN
 from runtime.multimodal.families.qwen_audio import QwenAudio
 from runtime.multimodal.family import Detail
 from runtime.multimodal.prepared import Prepared
-from tests.made.sounds import tone
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
+from tests.runtime.multimodal.heard import RATE, sound
 from tests.runtime.multimodal.served import Prompt, Served
 from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
 
 Floats = NDArray[np.float32]
 BEGIN, AUDIO, END = "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>"
 CLIP = f"{BEGIN}{AUDIO}{END}"
-RATE = 16_000
 PLAIN = Detail()
 PARAMETERS: dict[str, Any] = {
     "encoders": {"audio": "audio.onnx"}, "mels": 24, "window_frames": 3000, "audio_token": AUDIO, "begin": BEGIN,
@@ -53,13 +52,6 @@ TOWER = {
     "model_type": "qwen2_audio_encoder", "d_model": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
     "encoder_ffn_dim": 80, "num_mel_bins": 24,
 }  # fmt: skip
-
-
-def sound(samples: int, seed: int = 0) -> Floats:
-    """Tones that rise and fall, over noise."""
-    random = np.random.default_rng(seed)
-    whole = tone(300 + 200 * seed, samples / RATE + 1, RATE)[:samples] * np.linspace(1, 0.1, samples)
-    return (whole + random.normal(0, 0.02, samples)).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from transformers import (
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from runtime.generation.request import MEDIA_TOKEN
-from runtime.graphs.encoders.pixels import Normalisation
 from runtime.multimodal.family import Detail, Film
 from runtime.multimodal.prepared import Prepared
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
 from tests.runtime.multimodal.drawn import SHAPES, film, scene
+from tests.runtime.multimodal.patches import normalised, patches_of
 from tests.runtime.multimodal.served import Prompt, Served
 from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
 
@@ -37,7 +37,6 @@ PICTURE, FILM = f"{START}{IMAGE}{END}", f"{START}{VIDEO}{END}"
 TOKEN, MOST = 28, 60
 FILM_PIXELS = {"shortest_edge": 4 * TOKEN**2, "longest_edge": 12 * TOKEN**2}
 PLAIN = Detail()
-CLIP = Normalisation(1 / 255, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{% for part in message.content %}"
     "{% if part.type == 'text' %}{{ part.text }}{% elif part.type == 'image' %}" + PICTURE + "{% else %}" + FILM + ""
@@ -72,8 +71,8 @@ class Pair:
 
     def right(self, text: str, images: Sequence[Image.Image] = (), films: Sequence[Film] = ()) -> Right:
         """The reference's inputs, merged embeddings and positions; `text` has a placeholder for each piece."""
-        pictures = [self._looked_at([image]) for image in images]
-        videos = [self._looked_at(list(film.frames), FILM_PIXELS) for film in films]
+        pictures = [patches_of(self.pictures, [image]) for image in images]
+        videos = [patches_of(self.pictures, list(film.frames), FILM_PIXELS) for film in films]
         for token, grids in ((IMAGE, [grid for _, grid in pictures]), (VIDEO, [grid for _, grid in videos])):
             for grid in grids:
                 text = text.replace(token, "<again>" * (int(grid.prod()) // 4), 1)
@@ -88,20 +87,6 @@ class Pair:
         if films and self.name == "qwen2_5_vl":
             given["second_per_grid_ts"] = torch.tensor([2 * film.seconds / len(film.times_s) for film in films])
         return self._merged(given, [*pictures, *videos])
-
-    def _looked_at(
-        self, frames: Sequence[Image.Image], size: dict[str, int] | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Patches and grid of frames in pairs: of each the half that is its own, of a picture both."""
-        chosen = {} if size is None else {"size": size}
-        found = [self.pictures([frame], return_tensors="pt", **chosen) for frame in frames]
-        halves = [one["pixel_values"].reshape(-1, 3, 2, 14, 14) for one in found]
-        pairs = [
-            torch.stack([one[:, :, 0], other[:, :, 1]], dim=2)
-            for one, other in zip(halves[::2], [*halves[1::2], halves[-1]], strict=False)
-        ]
-        grid = found[0]["image_grid_thw"][0] * torch.tensor([len(pairs), 1, 1])
-        return torch.cat(pairs).flatten(1), grid
 
     def _merged(self, given: dict[str, Any], pieces: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Right:
         inner: Any = self.model.model
@@ -174,12 +159,6 @@ def check(found: Prompt, right: Right, pair: Pair) -> None:
     np.testing.assert_allclose(found.embedded, right.embedded.numpy(), atol=1e-4)
 
 
-def as_reference(prepared: Prepared) -> Floats:
-    """Normalised patches with the channel outermost."""
-    pixels = CLIP.apply(prepared.inputs["patches"].reshape(-1, 2, 14, 14, 3))
-    return pixels.transpose(0, 4, 1, 2, 3).reshape(len(pixels), -1)
-
-
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_a_picture_of_any_shape_has_the_pixels_and_features_of_the_reference(
     shape: tuple[int, int], pair: Pair
@@ -187,7 +166,7 @@ def test_a_picture_of_any_shape_has_the_pixels_and_features_of_the_reference(
     picture = scene(*shape)
     prepared = pair.served.family.image(picture, PLAIN)
     right = pair.right(PICTURE, [picture])
-    np.testing.assert_allclose(as_reference(prepared), right.pixels[0], atol=1e-6)
+    np.testing.assert_allclose(normalised(prepared), right.pixels[0], atol=1e-6)
     np.testing.assert_allclose(pair.served.encode(prepared)[0], right.features[0], atol=1e-4)
 
 
@@ -212,7 +191,7 @@ def test_a_film_has_the_pixels_features_and_positions_of_the_reference(count: in
     prepared = pair.served.family.video(shown, PLAIN)
     text = f"Watch {FILM} now."
     right = pair.right(text, films=[shown])
-    np.testing.assert_allclose(as_reference(prepared), right.pixels[0], atol=1e-6)
+    np.testing.assert_allclose(normalised(prepared), right.pixels[0], atol=1e-6)
     np.testing.assert_allclose(pair.served.encode(prepared)[0], right.features[0], atol=1e-4)
     check(pair.prompt(text, prepared), right, pair)
 
