@@ -32,6 +32,7 @@ from bus.tensors.plane import Plane
 from functions import Context, function
 from functions.cache import StageCache
 from functions.cancel import Cancellations
+from functions.encoder_cache import EncoderCache
 from functions.flow.catalog import PlanCache
 from functions.flow.join import Joins
 from functions.flow.router import Router, event_headers
@@ -107,6 +108,7 @@ async def _measure(rounds: int, turns: int) -> list[Measurement]:
                     bus=bus, store=store, tensors=Plane(store, directory=path / "tensors"), worker="bench",
                     router=Router(bus, Joins(await bus.bucket("joins"))), plans=PlanCache(await bus.bucket("plans")),
                     cache=StageCache(await bus.bucket("cache")),
+                    encoder_cache=EncoderCache(await bus.bucket("encoded"), store),
                     cancellations=Cancellations(await bus.bucket("cancels")),
                 )  # fmt: skip
                 spec = registry.get("noop.hop")

@@ -132,6 +132,7 @@ BUCKETS = {
         BucketConfig(name="models", ttl_s=MODEL_TTL_S),
         BucketConfig(name="plans"),
         BucketConfig(name="cache", ttl_s=86_400, max_nbytes=512 * _MIB),
+        BucketConfig(name="encoded", ttl_s=86_400, max_nbytes=256 * _MIB),
     )
 }
 """The KV buckets that every deployment has."""

@@ -108,8 +108,7 @@ class ChoosingModel:
 
     def _look_up(self, name: str) -> _Meant:
         manifest = self._choice.find(self._repository, name)
-        default = self._default is not None and self._repository.resolve(self._choice.name).ref == manifest.ref
-        return _Meant(manifest, default)
+        return _Meant(manifest, self._default is not None and self._choice.means(self._repository, manifest))
 
     def _is_resident_default(self, ref: str) -> bool:
         """Whether it is, or was until a moment ago, the default."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from bus.contracts import Event, TokenChunk
 from bus.errors import CancelledRequestError, DeadlineExceededError
 from bus.ports import ObjectStore, TensorPlane
+from functions.encoder_cache import EncoderCache
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -29,6 +30,7 @@ class Context(Generic[M]):
         model: What the function's `setup` returned.
         store: Media and other objects.
         tensors: Tensors by reference.
+        encoder_cache: Media that were encoded before.
         attempt: Which delivery this is, from 1.
         notes: Numbers and words for the trace, such as `{"tokens": 12}`.
     """
@@ -37,6 +39,7 @@ class Context(Generic[M]):
     model: M
     store: ObjectStore
     tensors: TensorPlane
+    encoder_cache: EncoderCache
     attempt: int = 1
     emit_chunk: Emit | None = None
     executor: Executor | None = None

@@ -22,6 +22,7 @@ from functions.cache import StageCache
 from functions.cancel import Cancellations
 from functions.client import PipelineClient, new_request_id
 from functions.context import Context
+from functions.encoder_cache import EncoderCache
 from functions.flow.catalog import Pipelines, PlanCache
 from functions.flow.join import Joins
 from functions.flow.plan import Plan
@@ -57,6 +58,7 @@ class FunctionEnvironment:
         bus: The bus that pipelines run on.
         store: An object store in a temporary folder.
         tensors: A tensor plane over it.
+        encoder_cache: Media that were encoded before.
         chunks: What functions that were run alone have streamed.
     """
 
@@ -64,6 +66,7 @@ class FunctionEnvironment:
         self.bus: Bus = bus or MemoryBus()
         self.store: ObjectStore
         self.tensors: TensorPlane
+        self.encoder_cache: EncoderCache
         self.chunks: list[TokenChunk] = []
         self._functions = functions
         self._repository = Repository(models)
@@ -78,6 +81,9 @@ class FunctionEnvironment:
             await self._stack.enter_async_context(self.bus)
         self.store = await self._stack.enter_async_context(DirectoryObjectStore(folder / "store"))
         self.tensors = await self._stack.enter_async_context(Plane(self.store, directory=folder / "tensors"))
+        self.encoder_cache = await self._stack.enter_async_context(
+            EncoderCache(await MemoryBus().bucket("encoded"), self.store)
+        )
         return self
 
     async def __aexit__(
@@ -104,6 +110,7 @@ class FunctionEnvironment:
             model=await self.model(spec, spec.choice.of(validated) if spec.choice else None),
             store=self.store,
             tensors=self.tensors,
+            encoder_cache=self.encoder_cache,
             emit_chunk=self._keep,
             executor=self._executor,
         )
@@ -122,6 +129,7 @@ class FunctionEnvironment:
             router=Router(self.bus, Joins(await self.bus.bucket("joins"))),
             plans=PlanCache(await self.bus.bucket("plans")),
             cache=StageCache(await self.bus.bucket("cache")),
+            encoder_cache=self.encoder_cache,
             cancellations=cancellations,
             worker="environment",
             executor=self._executor,
@@ -156,7 +164,7 @@ class FunctionEnvironment:
         key, repository = spec.name, self._repository
         if spec.choice is not None and chosen is not None:
             manifest = spec.choice.find(repository, chosen)
-            if not spec.models or repository.resolve(spec.choice.name).ref != manifest.ref:
+            if not spec.models or not spec.choice.means(repository, manifest):
                 key, repository = f"{spec.name} {manifest.ref}", FixedNames(repository, {spec.choice.name: manifest})
         if key not in self._models:
             self._models[key] = await asyncio.to_thread(spec.setup, repository)

@@ -29,6 +29,7 @@ from functions.cache import StageCache
 from functions.cancel import Cancellations
 from functions.context import Context
 from functions.dead_letters import DeadLetters
+from functions.encoder_cache import EncoderCache
 from functions.flow.catalog import PlanCache
 from functions.flow.record import plain
 from functions.flow.router import Router
@@ -52,6 +53,7 @@ class Services:
     router: Router
     plans: PlanCache
     cache: StageCache
+    encoder_cache: EncoderCache
     cancellations: Cancellations
     worker: str
     executor: Executor | None = None
@@ -176,6 +178,7 @@ class Invoker:
             model=None,  # until it runs
             store=services.store,
             tensors=services.tensors,
+            encoder_cache=services.encoder_cache,
             attempt=run.delivery.attempt,
             emit_chunk=self._emit if event.reply_format is ReplyFormat.MSGPACK else self._emit_json,
             executor=services.executor,

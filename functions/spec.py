@@ -58,6 +58,13 @@ class ModelChoice:
             ) from error
         return self.check(manifest)
 
+    def means(self, repository: Repository, manifest: ModelManifest) -> bool:
+        """Whether the default is that model now."""
+        try:
+            return repository.resolve(self.name).ref == manifest.ref
+        except ModelNotFoundError:
+            return False
+
     def check(self, manifest: ModelManifest) -> ModelManifest:
         """The model itself, when the function can serve it.
 

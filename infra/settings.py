@@ -46,6 +46,12 @@ class Settings(BaseSettings):
         default=None, description="Memory for a worker's models, such as 2GB; none: as much as the host has."
     )
     pinned: str = Field(default="", description="Functions and models that stay in memory, separated by commas.")
+    encoder_cache: ByteSize = Field(
+        default=ByteSize(1 << 30), description="Media that stay encoded for all requests, such as 2GB; 0: none do."
+    )
+    share_encoded: bool = Field(
+        default=False, description="Whether tenants share them; the time would tell who sent what."
+    )
     device: str = Field(default="auto", pattern="^(auto|tensorrt|cuda|cpu)$", description="What models run on.")
     device_fallback: bool = Field(default=False, description="Whether the next device will do where that is missing.")
     repeatable: bool = Field(default=True, description="Whether no answer depends on who else is served.")

@@ -24,6 +24,7 @@ from bus.subjects import START_FUNCTION
 from bus.tensors.plane import Plane
 from functions.cache import StageCache
 from functions.cancel import Cancellations
+from functions.encoder_cache import DEFAULT_BUDGET_NBYTES, EncoderCache
 from functions.flow.catalog import BUILT_IN, Pipelines, PlanCache
 from functions.flow.join import Joins
 from functions.flow.router import Router
@@ -72,6 +73,8 @@ class WorkerConfig:
         repeatable: Whether no answer depends on who else is served.
         model_memory_nbytes: Bytes for all models in memory; None: what the host has.
         pinned: Functions and models that stay in memory.
+        encoder_cache_nbytes: Bytes of media that stay encoded for all requests; 0: none do.
+        share_encoded: Whether tenants share them.
         graphs: Folder of optimised graphs; None: in the models folder.
         keep_graphs: Whether optimised graphs are kept at all.
         keep_objects_s: Media and tensors that nobody has made for so long are removed; 0: never.
@@ -93,6 +96,8 @@ class WorkerConfig:
     repeatable: bool = True
     model_memory_nbytes: int | None = None
     pinned: tuple[str, ...] = ()
+    encoder_cache_nbytes: int = DEFAULT_BUDGET_NBYTES
+    share_encoded: bool = False
     graphs: Path | None = None
     keep_graphs: bool = True
     keep_objects_s: float = KEEP_S
@@ -171,6 +176,14 @@ class Worker:
             router=Router(bus, Joins(await bus.bucket("joins"))),
             plans=PlanCache(await bus.bucket("plans")),
             cache=StageCache(await bus.bucket("cache")),
+            encoder_cache=await stack.enter_async_context(
+                EncoderCache(
+                    await bus.bucket("encoded"),
+                    store,
+                    budget_nbytes=config.encoder_cache_nbytes,
+                    shared=config.share_encoded,
+                )
+            ),
             cancellations=await stack.enter_async_context(Cancellations(await bus.bucket("cancels"))),
             worker=self.id,
             executor=executor,

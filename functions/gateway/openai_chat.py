@@ -16,6 +16,8 @@ from bus.errors import OmnibusError
 from bus.ports import ObjectStore
 from bus.store.media import load_media
 from functions.gateway import requests
+from functions.gateway.chat_parts import ChatMedia
+from functions.gateway.chat_route import route_of
 from functions.gateway.errors import error_body, request_id_of
 from functions.gateway.event_stream import DONE, EventStream, event
 from functions.gateway.model_names import models_of
@@ -28,7 +30,6 @@ from functions.stages.choices import Choice
 
 router = APIRouter(tags=["openai"])
 
-_PIPELINE = "chat"
 _AUDIO_KEPT_S = 24 * 3600
 _AUDIO_PIECE_LENGTH = 64 * 1024
 
@@ -42,32 +43,32 @@ async def create_chat_completion(body: ChatBody, request: Request) -> Response:
         ModelUnsupportedError: A model that does not chat.
         InvalidInputError: Names the field that is wrong or not supported.
     """
-    model = models_of(request).choose("chat", body.model)
-    inputs = await chat_inputs(body, services_of(request).store)
-    if model.name is not None:
-        inputs["model"] = model.name
+    route = route_of(models_of(request).choose("chat", body.model), body)
+    media = ChatMedia()
+    inputs = await chat_inputs(body, services_of(request).store, media) | route.inputs(media)
     if requests.wants_async(request):
-        return await requests.enqueue(request, _PIPELINE, inputs)
-    completion = _Completion(request, model.id)
-    if body.stream:
-        return await _stream(request, inputs, completion, answers=body.n or 1, with_usage=body.wants_usage)
-    async with requests.run(request, _PIPELINE, inputs) as running:
-        answer = Answer.model_validate((await running.outputs())["answer"])
+        return await requests.enqueue(request, route.pipeline, inputs)
+    completion = _Completion(request, route.model.id, media)
+    with media.named():
+        if body.stream:
+            return await _stream(request, route.pipeline, inputs, completion, body)
+        async with requests.run(request, route.pipeline, inputs) as running:
+            answer = Answer.model_validate((await running.outputs())["answer"])
     return Response(to_json(await completion.whole(answer)), media_type="application/json")
 
 
 async def _stream(
-    request: Request, inputs: dict[str, Any], completion: _Completion, *, answers: int, with_usage: bool
+    request: Request, pipeline: str, inputs: dict[str, Any], completion: _Completion, body: ChatBody
 ) -> Response:
     """Wait for the first token, so that a request which fails before it gets a status, then stream."""
     async with AsyncExitStack() as stack:
         async with requests.while_connected(request):
-            running = await stack.enter_async_context(requests.submit(request, _PIPELINE, inputs))
+            running = await stack.enter_async_context(requests.submit(request, pipeline, inputs))
             chunks = running.chunks()
             first = await anext(chunks, None)
             if first is None:
                 await running.outputs()
-        events = _events(completion, running, first, chunks, answers=answers, with_usage=with_usage)
+        events = _events(completion, running, first, chunks, answers=body.n or 1, with_usage=body.wants_usage)
         return EventStream(events, stack.pop_all())
 
 
@@ -88,7 +89,8 @@ async def _events(
             delta = deltas.of(chunk)
             if delta is not None:
                 yield completion.text(delta, with_usage)
-        answer = Answer.model_validate((await running.outputs())["answer"])
+        with completion.media.named():
+            answer = Answer.model_validate((await running.outputs())["answer"])
         for delta in deltas.rest(answer):
             yield completion.text(delta, with_usage)
         async for piece in completion.audio_pieces(answer):
@@ -112,7 +114,8 @@ async def _with_first(first: TokenChunk | None, chunks: AsyncIterator[TokenChunk
 class _Completion:
     """Writes one answer in OpenAI's shapes."""
 
-    def __init__(self, request: Request, model: str) -> None:
+    def __init__(self, request: Request, model: str, media: ChatMedia) -> None:
+        self.media = media
         self._store: ObjectStore = services_of(request).store
         self._max_nbytes = config_of(request).max_body_nbytes
         self._id = f"chatcmpl-{request_id_of(request)}"
@@ -139,7 +142,7 @@ class _Completion:
             **self._head("chat.completion"),
             "choices": choices,
             "usage": _usage(answer),
-            "omnibus": _seen_and_heard(answer),
+            "omnibus": self._extension(answer),
         }
 
     def piece(self, delta: dict[str, Any], with_usage: bool, index: int = 0) -> bytes:
@@ -153,7 +156,7 @@ class _Completion:
 
     def last(self, answer: Answer, with_usage: bool) -> Iterator[bytes]:
         """The chunks that say why the answers ended."""
-        more = {"omnibus": _seen_and_heard(answer), **({"usage": None} if with_usage else {})}
+        more = {"omnibus": self._extension(answer), **({"usage": None} if with_usage else {})}
         for index, choice in enumerate(choices_of(answer)):
             yield self._chunk(_delta(index, {}, finish_reason=choice.finish_reason), more)
 
@@ -174,6 +177,19 @@ class _Completion:
     async def _audio(self, answer: Answer) -> str:
         assert answer.speech is not None
         return base64.b64encode(await load_media(self._store, answer.speech.audio, self._max_nbytes)).decode()
+
+    def _extension(self, answer: Answer) -> dict[str, Any]:
+        """What the media were taken for; an extension of OpenAI's shape."""
+        places = self.media.places
+        sources = [
+            {"param": places[one.part] if one.part < len(places) else None, **one.model_dump(mode="json")}
+            for one in answer.sources
+        ]
+        return {
+            "transcripts": [transcript.model_dump() for transcript in answer.transcripts],
+            "labels": [label.model_dump() for label in answer.labels],
+            "sources": sources,
+        }
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
@@ -210,12 +226,4 @@ def _usage(answer: Answer) -> dict[str, Any]:
             "accepted_prediction_tokens": usage.accepted_prediction_tokens,
             "rejected_prediction_tokens": usage.rejected_prediction_tokens,
         },
-    }
-
-
-def _seen_and_heard(answer: Answer) -> dict[str, Any]:
-    """What the stages before the language model made of the media; an extension of OpenAI's shape."""
-    return {
-        "transcripts": [transcript.model_dump() for transcript in answer.transcripts],
-        "labels": [label.model_dump() for label in answer.labels],
     }

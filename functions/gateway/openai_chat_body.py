@@ -6,17 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from bus.contracts import MediaSource, Modality
 from bus.contracts.codec import validate
 from bus.errors import InvalidInputError
 from bus.ports import ObjectStore
-from functions.gateway.inline_media import media_from_base64, media_from_url
+from functions.gateway.chat_parts import ChatMedia, ChatPart, Lenient, content_part
 from functions.gateway.openai_voices import voice_of
-from functions.stages.parts import ContentPart, Message, SamplingOptions, SpeechOptions
+from functions.stages.parts import Message, SamplingOptions, SpeechOptions
 
-_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac", "ogg": "audio/ogg", "opus": "audio/ogg"}
 _AUDIO_FORMATS = {"wav": "wav", "mp3": "mp3", "flac": "flac", "opus": "opus", "pcm16": "pcm", "pcm": "pcm"}
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
@@ -27,62 +25,33 @@ _SAMPLING = (
 )  # fmt: skip
 
 
-class _Body(BaseModel):
-    # Clients send fields that are newer than this code; those that change what an answer means are refused below.
-    model_config = ConfigDict(extra="allow")
-
-
-class MediaUrl(_Body):
-    """Media by `data:`, `http:` or `https:` URL."""
-
-    url: str
-
-
-class InputAudio(_Body):
-    """A clip inside the body."""
-
-    data: str = Field(description="Base64.")
-    format: str = Field(default="wav", description="Such as wav or mp3.")
-
-
-class ChatPart(_Body):
-    """A piece of a message: `text`, `image_url`, `input_audio` or `video_url`."""
-
-    type: str
-    text: str | None = None
-    refusal: str | None = None
-    image_url: MediaUrl | str | None = None
-    input_audio: InputAudio | None = None
-    video_url: MediaUrl | str | None = None
-
-
-class ChatMessage(_Body):
+class ChatMessage(Lenient):
     """One turn."""
 
     role: str = Field(description="system, developer, user or assistant.")
     content: str | list[ChatPart] | None = None
 
 
-class AudioOutput(_Body):
+class AudioOutput(Lenient):
     """How the answer is spoken."""
 
     voice: str | dict[str, Any] = "alloy"
     format: str = Field(default="wav", description="wav, mp3, flac, opus or pcm16.")
 
 
-class StreamOptions(_Body):
+class StreamOptions(Lenient):
     """What a stream carries besides the answer."""
 
     include_usage: bool = False
 
 
-class JsonSchema(_Body):
+class JsonSchema(Lenient):
     """A JSON schema; it is followed strictly, whatever `strict` says."""
 
     definition: dict[str, Any] = Field(default_factory=dict, alias="schema")
 
 
-class ResponseFormat(_Body):
+class ResponseFormat(Lenient):
     """What the answer looks like: `text`, `json_object`, `json_schema` or, an extension, `regex`."""
 
     type: str
@@ -90,7 +59,7 @@ class ResponseFormat(_Body):
     regex: str | None = None
 
 
-class Prediction(_Body):
+class Prediction(Lenient):
     """Text that the answer is expected to repeat, in large parts."""
 
     content: str | list[ChatPart]
@@ -102,7 +71,7 @@ class Prediction(_Body):
         return "".join(parts)
 
 
-class ChatBody(_Body):
+class ChatBody(Lenient):
     """A chat completion request.
 
     Source: OpenAI API reference, Create chat completion.
@@ -138,23 +107,26 @@ class ChatBody(_Body):
         return self.stream_options is not None and self.stream_options.include_usage
 
 
-async def chat_inputs(body: ChatBody, store: ObjectStore) -> dict[str, Any]:
-    """The inputs of the `chat` pipeline; media in the body are stored and become references.
+async def chat_inputs(body: ChatBody, store: ObjectStore, media: ChatMedia) -> dict[str, Any]:
+    """The inputs that every pipeline of chats takes; media in the body are stored and become references.
+
+    Args:
+        body: The request.
+        store: Where its media go.
+        media: Where they are noted, in the order in which the messages hold them.
 
     Raises:
         InvalidInputError: Names the field that is wrong or not supported.
     """
     _check_supported(body)
-    media: list[MediaSource] = []
     messages = [
         await _message(message, f"messages.{index}", media, store) for index, message in enumerate(body.messages)
     ]
     inputs: dict[str, Any] = {
         "messages": [message.model_dump(exclude_none=True) for message in messages],
         "sampling": _sampling(body).model_dump(),
+        **media.inputs(),
     }
-    if media:
-        inputs["media"] = [source.model_dump(exclude_none=True) for source in media]
     speech = _speech(body)
     if speech is not None:
         inputs["speech"] = speech.model_dump()
@@ -175,7 +147,7 @@ def _check_supported(body: ChatBody) -> None:
         raise InvalidInputError(f"modalities are text and audio, not {', '.join(sorted(unknown))}", param="modalities")
 
 
-async def _message(message: ChatMessage, where: str, media: list[MediaSource], store: ObjectStore) -> Message:
+async def _message(message: ChatMessage, where: str, media: ChatMedia, store: ObjectStore) -> Message:
     if message.role not in _ROLES:
         raise InvalidInputError(
             f"{where}.role is one of {', '.join(_ROLES)}, not {message.role!r}", param=f"{where}.role"
@@ -185,40 +157,8 @@ async def _message(message: ChatMessage, where: str, media: list[MediaSource], s
         content = [ChatPart(type="text", text=message.content or "")]
     else:
         content = message.content
-    parts = [await _part(part, f"{where}.content.{index}", media, store) for index, part in enumerate(content)]
+    parts = [await content_part(part, f"{where}.content.{index}", media, store) for index, part in enumerate(content)]
     return Message(role=_ROLES[message.role], content=tuple(parts))
-
-
-async def _part(part: ChatPart, where: str, media: list[MediaSource], store: ObjectStore) -> ContentPart:
-    if part.type in ("text", "input_text", "refusal"):
-        text = part.refusal if part.type == "refusal" else part.text
-        if text is None:
-            raise InvalidInputError(f"{where}.text is missing", param=f"{where}.text")
-        return ContentPart(text=text)
-    if part.type == "input_audio" and part.input_audio is not None:
-        source = await _clip(part.input_audio, f"{where}.input_audio", store)
-    elif part.type == "image_url" and part.image_url is not None:
-        source = await media_from_url(store, _url(part.image_url), Modality.IMAGE, f"{where}.image_url.url")
-    elif part.type == "video_url" and part.video_url is not None:
-        source = await media_from_url(store, _url(part.video_url), Modality.VIDEO, f"{where}.video_url.url")
-    else:
-        raise InvalidInputError(
-            f"{where} is a part of type {part.type!r} without what the type says; "
-            "text, image_url, input_audio and video_url are taken",
-            param=where,
-        )
-    media.append(source)
-    return ContentPart(part=len(media) - 1)
-
-
-async def _clip(clip: InputAudio, where: str, store: ObjectStore) -> MediaSource:
-    # The format is a hint: `media.fetch` tells it from the content.
-    media_type = _AUDIO_TYPES.get(clip.format.lower(), "application/octet-stream")
-    return await media_from_base64(store, clip.data, media_type, Modality.AUDIO, f"{where}.data")
-
-
-def _url(value: MediaUrl | str) -> str:
-    return value if isinstance(value, str) else value.url
 
 
 def _sampling(body: ChatBody) -> SamplingOptions:

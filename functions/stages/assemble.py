@@ -11,6 +11,7 @@ from functions.context import Context
 from functions.decorator import function
 from functions.stages.choices import Choice
 from functions.stages.parts import ImageLabels, Speech, Transcript, Usage
+from functions.stages.sources import Source
 
 
 class Answer(Contract):
@@ -25,6 +26,7 @@ class Answer(Contract):
     choices: tuple[Choice, ...] = Field(
         default=(), description="Every answer, the first one too, where several or log-probabilities were asked for."
     )
+    sources: tuple[Source, ...] = Field(default=(), description="What of the media stood in the prompt.")
 
 
 class AssembleInputs(Contract):
@@ -37,6 +39,7 @@ class AssembleInputs(Contract):
     transcripts: tuple[Transcript, ...] = ()
     labels: tuple[ImageLabels, ...] = ()
     choices: tuple[Choice, ...] = ()
+    sources: tuple[Source, ...] = ()
 
 
 class AssembleOutputs(Contract):

@@ -10,6 +10,8 @@
 | `audio.preprocess` | clips: MediaItem…                                  | clips: AudioTensor…              |
 | `audio.transcribe` | clips: AudioTensor…, options?                      | blocks: Block…, transcripts: Transcript… |
 | `video.preprocess` | videos: MediaItem…                                 | images: ImageTensor…, clips: AudioTensor… |
+| `tokens.prepare`   | media: MediaItem…, modality, model, options?       | media: PreparedMedia…, model     |
+| `tokens.encode`    | media: PreparedMedia…, model                       | blocks: Block…                   |
 | `text.embed`       | texts: str…                                        | vectors: TensorRef, tokens: int  |
 | `fuse`             | messages: Message…, images, speech, frames, soundtracks: Block… | prompt: FusedPrompt |
 | `generate`         | prompt: FusedPrompt, sampling?                     | text, finish_reason, usage: Usage |
@@ -34,6 +36,16 @@ class MediaItem(Contract):
 
     part: int = Field(ge=0, description="Its index in the request's list of media.")
     ref: MediaRef
+
+
+class MediaOptions(Contract):
+    """How one piece of media is to be looked at."""
+
+    part: int = Field(ge=0, description="Its index in the request's list of media.")
+    detail: str = Field(
+        default="auto", pattern="^(low|high|auto)$", description="OpenAI's; how many tokens it may cost."
+    )
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the model's own limit.")
 
 
 class ImageTensor(Contract):

@@ -7,44 +7,17 @@ the thing every time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bus.contracts import Modality
 from bus.errors import InvalidInputError
 from functions.stages.parts import Block, Message
+from functions.stages.pieces import Piece, SoftTokens, Words
 
 _SAME_FRAME = 0.9
 """Cosine from which two frames show the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class SoftTokens:
-    """A piece of a prompt that is no text.
-
-    Attributes:
-        modality: What it was.
-        embeddings: float32 `(token, dim)`.
-        positions: int32 `(3, token)`, from 0.
-    """
-
-    modality: Modality
-    embeddings: NDArray[np.float32]
-    positions: NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A piece of a prompt that is text, and whose it was."""
-
-    modality: Modality
-    text: str
-
-
-Piece = Words | SoftTokens
 
 
 class Media:
@@ -55,6 +28,7 @@ class Media:
         frames: Blocks of film frames with their soft tokens, in the order of time.
         speech: Blocks of clips with transcripts.
         soundtracks: Blocks of films' sound with transcripts.
+        written: What is written on pictures, with its places.
     """
 
     def __init__(
@@ -63,7 +37,9 @@ class Media:
         frames: Sequence[tuple[Block, SoftTokens]],
         speech: Sequence[Block],
         soundtracks: Sequence[Block],
+        written: Mapping[int, str],
     ) -> None:
+        self._written = written
         self._images = {block.part: soft for block, soft in images}
         self._frames: dict[int, list[SoftTokens]] = {}
         for block, soft in frames:
@@ -78,15 +54,17 @@ class Media:
             InvalidInputError: No encoder has seen it.
         """
         if part in self._images:
-            return list(_sentence("This is a picture of a", Modality.IMAGE, [self._images[part]]))
+            shown = list(_sentence("This is a picture of a", Modality.IMAGE, [self._images[part]]))
+            text = self._written.get(part)
+            return [*shown, Words(Modality.IMAGE, f" {text}", part)] if text else shown
         if part in self._frames:
             shown = list(_sentence("This is a video of a", Modality.VIDEO, _different(self._frames[part])))
             said = self._soundtracks.get(part, "").strip()
-            return [*shown, Words(Modality.AUDIO, f' In the video somebody says: "{said}"')] if said else shown
+            return [*shown, Words(Modality.AUDIO, f' In the video somebody says: "{said}"', part)] if said else shown
         for known in (self._speech, self._soundtracks):
             if part in known:
                 said = known[part].strip()
-                return [Words(Modality.AUDIO, said)] if said else []
+                return [Words(Modality.AUDIO, said, part)] if said else []
         raise InvalidInputError(f"a message refers to media {part}, which no encoder has seen", part=part)
 
 
@@ -107,9 +85,9 @@ def message_pieces(message: Message, media: Media) -> list[Piece]:
 def _sentence(begin: str, modality: Modality, shown: Sequence[SoftTokens]) -> Iterator[Piece]:
     for place, soft in enumerate(shown):
         link = begin if place == 0 else " and a" if place == len(shown) - 1 else ", a"
-        yield Words(modality, link)
+        yield Words(modality, link, soft.part)
         yield soft
-    yield Words(modality, ".")
+    yield Words(modality, ".", shown[-1].part)
 
 
 def _different(frames: Sequence[SoftTokens]) -> list[SoftTokens]:

@@ -47,6 +47,8 @@ def worker(groups: tuple[str, ...]) -> None:
         repeatable=settings.repeatable,
         model_memory_nbytes=settings.model_memory,
         pinned=settings.pinned_models,
+        encoder_cache_nbytes=settings.encoder_cache,
+        share_encoded=settings.share_encoded,
         graphs=settings.graphs,
         keep_graphs=settings.keep_graphs,
         keep_objects_s=settings.keep_days * 86_400,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +81,20 @@ class ChatTokenizer:
             Token ids, int32 `(token,)`, and the part that each belongs to, int64 `(token,)`.
         """
         whole = self._encoding("".join(part.text for part in parts), markup=True)
-        starts = np.array([start for start, _ in whole.offsets], np.int64)
-        owners = np.searchsorted(np.cumsum([len(part.text) for part in parts]), starts, side="right")
-        owners = np.maximum.accumulate(owners.clip(max=len(parts) - 1))
         if not any(
             token in self._special and not self._is_markup(parts, *span)
             for token, span in zip(whole.ids, whole.offsets, strict=True)
         ):
-            return np.array(whole.ids, np.int32), owners
-        # Somebody wrote what looks like a control token; alone, a text is read as text whatever it says.
-        alone = [self.encode(part.text, markup=part.markup) for part in parts]
-        return np.concatenate(alone), np.repeat(np.arange(len(parts)), [len(ids) for ids in alone])
+            return np.array(whole.ids, np.int32), _owners(whole, parts)
+        # Somebody wrote what looks like a control token; without markup around it, a text is read as text.
+        ids, owners, before = [], [], 0
+        for markup, group in groupby(parts, lambda part: part.markup):
+            texts = list(group)
+            found = self._encoding("".join(part.text for part in texts), markup)
+            ids.append(np.array(found.ids, np.int32))
+            owners.append(_owners(found, texts) + before)
+            before += len(texts)
+        return np.concatenate(ids), np.concatenate(owners)
 
     def _encoding(self, text: str, markup: bool) -> Encoding:
         with self._reading:
@@ -151,6 +155,14 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 
 def _refuse(reason: str) -> None:
     raise TemplateError(reason)
+
+
+def _owners(encoding: Encoding, parts: Sequence[PromptText]) -> NDArray[np.int64]:
+    """The part that each token begins in."""
+    starts = np.array([start for start, _ in encoding.offsets], np.int64)
+    owners = np.searchsorted(np.cumsum([len(part.text) for part in parts]), starts, side="right")
+    owned: NDArray[np.int64] = np.maximum.accumulate(owners.clip(max=len(parts) - 1)).astype(np.int64, copy=False)
+    return owned
 
 
 @lru_cache(maxsize=65536)

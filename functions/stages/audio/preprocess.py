@@ -9,6 +9,7 @@ from bus.ports import Array
 from bus.store.media import load_media
 from functions.context import Context
 from functions.decorator import function
+from functions.stages.blame import about
 from functions.stages.parts import AudioTensor, MediaItem, SpeechSegment
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ async def preprocess(context: Context[VoiceActivity], inputs: AudioPreprocessInp
     clips: list[AudioTensor] = []
     for item in inputs.clips:
         context.check()
-        data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
-        samples = await context.run(_decode, data, inputs.limits)
+        with about(item.part):
+            data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
+            samples = await context.run(_decode, data, inputs.limits)
         clips.append(await audio_tensor(context, item, samples))
     context.note(clips=len(clips), seconds=round(sum(clip.seconds for clip in clips), 3))
     return AudioPreprocessOutputs(clips=tuple(clips))

@@ -11,7 +11,7 @@ from functions.context import Context
 from functions.decorator import function
 from functions.signals import Skip
 from functions.stages.explain.asked import Asked, keep_asked
-from functions.stages.parts import Message
+from functions.stages.parts import MediaOptions, Message
 
 
 class KeepInputs(Contract):
@@ -20,6 +20,8 @@ class KeepInputs(Contract):
     messages: tuple[Message, ...]
     media: tuple[MediaSource, ...] = ()
     model: str | None = None
+    options: tuple[MediaOptions, ...] | None = None
+    read: tuple[int, ...] | None = None
     answer: str | None = Field(default=None, description="Given where the chat is asked again to explain its answer.")
 
 

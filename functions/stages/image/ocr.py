@@ -10,6 +10,8 @@ from bus.contracts import Contract, MediaLimits
 from bus.store.media import load_media
 from functions.context import Context
 from functions.decorator import function
+from functions.stages.blame import about
+from functions.stages.pages import Page, TextLine
 from functions.stages.parts import MediaItem
 
 if TYPE_CHECKING:
@@ -21,28 +23,8 @@ class OcrInputs(Contract):
     """Pictures in the object store."""
 
     images: tuple[MediaItem, ...] = ()
+    parts: tuple[int, ...] | None = Field(default=None, description="Of those of these parts alone; None: of all.")
     limits: MediaLimits = MediaLimits()
-
-
-class TextLine(Contract):
-    """One line of text."""
-
-    text: str
-    confidence: float = Field(ge=0, le=1)
-    box: tuple[tuple[float, float], ...] = Field(
-        description="Top left, top right, bottom right, bottom left: x and y in pixels of the upright picture."
-    )
-
-
-class Page(Contract):
-    """The text on one picture."""
-
-    part: int = Field(ge=0)
-    text: str = Field(description="All lines in reading order, one row a line.")
-    lines: tuple[TextLine, ...] = ()
-    width: int = Field(gt=0, description="Of the upright picture, in pixels.")
-    height: int = Field(gt=0)
-    source: str = Field(description="Digest of the media.")
 
 
 class OcrOutputs(Contract):
@@ -69,9 +51,12 @@ async def ocr(context: Context[TextReader], inputs: OcrInputs) -> OcrOutputs:
     """
     pages = []
     for item in inputs.images:
+        if inputs.parts is not None and item.part not in inputs.parts:
+            continue
         context.check()
-        data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
-        rows, width, height = await context.run(_read, context.model, data, inputs.limits)
+        with about(item.part):
+            data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
+            rows, width, height = await context.run(_read, context.model, data, inputs.limits)
         pages.append(
             Page(
                 part=item.part,

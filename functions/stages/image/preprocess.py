@@ -9,6 +9,7 @@ from bus.ports import Array
 from bus.store.media import load_media
 from functions.context import Context
 from functions.decorator import function
+from functions.stages.blame import about
 from functions.stages.parts import ImageTensor, MediaItem
 
 
@@ -38,8 +39,10 @@ async def preprocess(context: Context[None], inputs: ImagePreprocessInputs) -> I
     images: list[ImageTensor] = []
     for item in inputs.images:
         context.check()
-        data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
-        for pixels, width, height, time_s in await context.run(_decode, data, inputs.limits, inputs.frames):
+        with about(item.part):
+            data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
+            decoded = await context.run(_decode, data, inputs.limits, inputs.frames)
+        for pixels, width, height, time_s in decoded:
             images.append(
                 ImageTensor(
                     part=item.part,

@@ -12,6 +12,7 @@ from bus.store.media import load_media
 from functions.context import Context
 from functions.decorator import function
 from functions.stages.audio.preprocess import audio_tensor, setup
+from functions.stages.blame import about
 from functions.stages.parts import AudioTensor, ImageTensor, MediaItem
 
 if TYPE_CHECKING:
@@ -77,8 +78,9 @@ async def preprocess(context: Context[VoiceActivity], inputs: VideoPreprocessInp
 async def _film(
     context: Context[VoiceActivity], item: MediaItem, inputs: VideoPreprocessInputs
 ) -> tuple[list[ImageTensor], AudioTensor | None, VideoInfo]:
-    data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
-    taken, samples, seconds = await context.run(_decode, data, inputs)
+    with about(item.part):
+        data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
+        taken, samples, seconds = await context.run(_decode, data, inputs)
     images = [
         ImageTensor(
             part=item.part,

@@ -96,4 +96,5 @@ def test_the_built_in_pipelines_compile():
 
     registry.load("functions.stages")
     names = {plan.pipeline for plan in Pipelines.load(registry, [BUILT_IN])}
-    assert names == {"chat", "transcribe", "live", "speak", "embed", "label-space", "ocr"}
+    explain = {"explain-mask", "explain-draw"}
+    assert names == {"chat", "native", "transcribe", "live", "speak", "embed", "label-space", "ocr"} | explain

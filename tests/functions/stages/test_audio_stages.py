@@ -143,6 +143,7 @@ async def test_who_cancels_between_windows_waits_for_no_other_one(environment: F
         model=await environment.model(registry.get("audio.transcribe")),
         store=environment.store,
         tensors=environment.tensors,
+        encoder_cache=environment.encoder_cache,
         emit_chunk=tell,
         is_cancelled=lambda: bool(told),
     )

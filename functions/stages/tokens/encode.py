@@ -1,0 +1,133 @@
+"""`tokens.encode`: prepared media as tokens in the space of their own language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bus.contracts import Contract, TokenBlock
+from functions.context import Context
+from functions.decorator import function
+from functions.spec import ModelChoice
+from functions.stages.blame import about
+from functions.stages.parts import Block
+from functions.stages.tokens.media import NATIVE_MODEL, PreparedMedia, is_native
+
+if TYPE_CHECKING:
+    from runtime.multimodal.encoder import MediaEncoder
+    from runtime.multimodal.prepared import Floats, Prepared
+    from runtime.repository import Repository
+
+
+class EncodeInputs(Contract):
+    """Prepared media."""
+
+    media: tuple[PreparedMedia, ...]
+    model: str = Field(description="`id@version` that they were prepared for.")
+
+
+class EncodeOutputs(Contract):
+    """A block for each, in their order."""
+
+    blocks: tuple[Block, ...] = ()
+
+
+def setup(repository: Repository) -> MediaEncoder:
+    """Make the encoders ready; their graphs are opened when they are first used."""
+    from runtime.multimodal.encoder import MediaEncoder
+
+    manifest = repository.resolve(NATIVE_MODEL)
+    return MediaEncoder(repository.folder(manifest), manifest)
+
+
+@function(
+    "tokens.encode",
+    setup=setup,
+    choice=ModelChoice(name=NATIVE_MODEL, of=lambda inputs: str(inputs.model), serves=is_native),
+    made_for=lambda inputs: str(inputs.model),
+    group="encode",
+    slots=8,
+    timeout_s=300.0,
+)
+async def encode(context: Context[MediaEncoder], inputs: EncodeInputs) -> EncodeOutputs:
+    """Encode what is not known; pieces of all requests share runs, and are remembered.
+
+    Raises:
+        CancelledRequestError: Nobody waits any more.
+        EngineError: An encoder failed; says on which piece where there was but one.
+    """
+    waiting = [piece for piece in inputs.media if piece.block is None]
+    prepared = [await _prepared(context, piece) for piece in waiting]
+    made = iter(await _encoded(context, waiting, prepared))
+    blocks = [
+        Block(part=piece.part, block=piece.block or await _block(context, piece, *next(made))) for piece in inputs.media
+    ]
+    tokens = sum(one.block.embeddings.shape[0] for one in blocks if one.block.embeddings is not None)
+    context.note(media=len(blocks), encoded=len(waiting), tokens=tokens)
+    return EncodeOutputs(blocks=tuple(blocks))
+
+
+async def _encoded(
+    context: Context[MediaEncoder], waiting: Sequence[PreparedMedia], prepared: Sequence[Prepared]
+) -> list[tuple[Prepared, Floats]]:
+    encoder, tenant = context.model, context.event.tenant
+
+    def cancelled() -> bool:
+        return context.cancelled
+
+    if len(waiting) == 1:
+        with about(waiting[0].part):
+            found = await encoder.encode(prepared, tenant=tenant, cancelled=cancelled)
+    else:
+        found = await encoder.encode(prepared, tenant=tenant, cancelled=cancelled)
+    return list(zip(prepared, found, strict=True))
+
+
+async def _prepared(context: Context[MediaEncoder], piece: PreparedMedia) -> Prepared:
+    from runtime.multimodal.prepared import Prepared, in_a_row
+
+    tensors = context.tensors
+    with about(piece.part):
+        return Prepared(
+            modality=piece.modality,
+            inputs={name: await tensors.get(ref) for name, ref in piece.inputs.items()},
+            frame=piece.frame,
+            positions=in_a_row(piece.tokens) if piece.positions is None else await tensors.get(piece.positions),
+            grid=piece.grid,
+            regions=None if piece.regions is None else await tensors.get(piece.regions),
+            seconds_per_step=piece.seconds_per_step,
+            start_s=piece.start_s,
+        )
+
+
+async def _block(
+    context: Context[MediaEncoder], piece: PreparedMedia, prepared: Prepared, embeddings: Floats
+) -> TokenBlock:
+    """The block of a piece, in as many tokens as it is worth; remembered."""
+    from runtime.multimodal.budget import tokens_to_keep
+    from runtime.multimodal.family import Detail, Laid
+    from runtime.multimodal.merge import merge
+
+    laid = Laid(embeddings, prepared.positions, prepared.frame, prepared.seconds_per_step, prepared.regions)
+    detail = Detail(level=piece.options.detail, max_tokens=piece.options.max_tokens)
+    wanted = tokens_to_keep(prepared.tokens, piece.complexity, detail)
+    if wanted < prepared.tokens:
+        laid = await context.run(merge, laid, wanted)
+    block = TokenBlock(
+        modality=piece.modality,
+        embeddings=await context.tensors.put(laid.embeddings),
+        positions=await context.tensors.put(laid.positions),
+        regions=None if laid.regions is None else await context.tensors.put(laid.regions),
+        frame=laid.frame,
+        grid=prepared.grid,
+        seconds_per_step=prepared.seconds_per_step,
+        start_s=prepared.start_s,
+        encoder=context.model.ref,
+        compression=prepared.tokens / len(laid.embeddings),
+        complexity=piece.complexity,
+        source=piece.source,
+    )
+    await context.encoder_cache.put(piece.key, block)
+    return block
