@@ -22,11 +22,15 @@ _TOUCHING = 1e-4
 
 _TOGETHER = 64
 
+_LARGEST = 2.0
+"""Tokens that one stands for, over what each would if all stood for as many: measured in docs/performance.md."""
+
 
 def merge(laid: Laid, tokens: int) -> Laid:
     """The same media in fewer tokens, as far as neighbours can be put together.
 
-    The most similar pairs of neighbours go first; a token that stands for several is their mean, each counted once.
+    The most similar pairs of neighbours go first, as long as no token stands for more than twice as many as the average
+    (where that is still too many tokens, more); a token that stands for several is their mean, each counted once.
     It has the position of the one that is most like it (the very last token keeps its own, so that what follows in the
     prompt stays where it was) and the region of all. Tokens of different pieces of the frame are no neighbours.
 
@@ -37,9 +41,12 @@ def merge(laid: Laid, tokens: int) -> Laid:
     Returns:
         At least `tokens` tokens, more where nothing is left to be put together.
     """
-    groups = _Groups(laid)
-    while groups.count > tokens and groups.merge_pairs(groups.count - tokens):
-        pass
+    groups, largest = _Groups(laid), _LARGEST * len(laid.embeddings) / tokens
+    while groups.count > tokens:
+        if not groups.merge_pairs(groups.count - tokens, largest):
+            if largest > len(laid.embeddings):
+                break
+            largest *= 2
     return groups.laid()
 
 
@@ -60,18 +67,24 @@ class _Groups:
         """How many groups there are."""
         return len(self._sizes)
 
-    def merge_pairs(self, most: int) -> int:
-        """Put pairs together of which each is the other's most similar neighbour; how many."""
-        if not len(self._edges):
+    def merge_pairs(self, most: int, largest: float) -> int:
+        """Put pairs together of which each is the other's most similar neighbour; how many.
+
+        Args:
+            most: The most pairs.
+            largest: The most tokens of a group.
+        """
+        edges = self._edges[self._sizes[self._edges].sum(axis=1) <= largest]
+        if not len(edges):
             return 0
-        left, right = self._edges.T
+        left, right = edges.T
         alike = self._likeness(left, right)
         best = np.full(self.count, -np.inf, np.float32)
         np.maximum.at(best, left, alike)
         np.maximum.at(best, right, alike)
         chosen = np.flatnonzero((alike == best[left]) & (alike == best[right]))
         chosen = chosen[np.argsort(-alike[chosen], kind="stable")]
-        pairs = _disjoint(self._edges[chosen], most)
+        pairs = _disjoint(edges[chosen], most)
         self._join(pairs)
         return len(pairs)
 
