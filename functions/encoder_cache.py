@@ -151,6 +151,7 @@ class EncoderCache:
         if found is None or now_s - found.made_s > _KEEP_S or not await self._is_whole(found.block):
             await self._forget(key)
             return None
+        self._known[key] = _Known(_nbytes(found.block), found.made_s, now_s)
         if now_s - found.used_s > _TOUCH_S:
             used = found.model_copy(update={"used_s": now_s})
             await self._bucket.put(key, encode(used))

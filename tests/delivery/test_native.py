@@ -40,7 +40,8 @@ class Door:
 
     async def ask(self, *content: dict[str, Any], **fields: Any) -> Any:
         given = {"model": "eyes", "max_tokens": 24, "temperature": 0, **fields}
-        return await self.client.chat.completions.create(messages=[{"role": "user", "content": list(content)}], **given)
+        messages: list[Any] = [{"role": "user", "content": list(content)}]
+        return await self.client.chat.completions.create(messages=messages, **given)
 
     async def trace(self, completion: Any) -> dict[str, Any]:
         request = completion.id.removeprefix("chatcmpl-")

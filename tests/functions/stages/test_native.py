@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Chat:
     environment: FunctionEnvironment
     client: PipelineClient
 
-    async def ask(self, messages: list[dict[str, Any]], media: list[Any] = (), **inputs: Any) -> Result:
+    async def ask(self, messages: list[dict[str, Any]], media: Sequence[Any] = (), **inputs: Any) -> Result:
         given = {
             "messages": messages,
             "model": "eyes",
