@@ -63,18 +63,17 @@ class Layout:
         self._parts: dict[int, int] = {}
         self._spans: dict[int, list[tuple[int, int]]] = {}
         self._next = self._length = 0
+        self._apart = False
 
     def add(self, piece: Piece) -> None:
         """Put a piece behind what is there."""
-        from runtime.generation.tokenizer import PromptText
-
         if isinstance(piece, SoftTokens):
             self._add_soft(piece)
         elif isinstance(piece, Words) or not piece.back:
-            self._run.append((piece, PromptText(piece.text, markup=isinstance(piece, Markup))))
+            self._add_text(piece)
         else:
             self._flush()
-            self._run.append((piece, PromptText(piece.text, markup=True)))
+            self._add_text(piece)
             self._flush(piece.back)
 
     def finish(self) -> Laid:
@@ -89,6 +88,19 @@ class Layout:
             self._spans,
         )
 
+    def _add_text(self, piece: Words | Markup) -> None:
+        from runtime.generation.tokenizer import PromptText
+
+        last = self._run[-1][0] if self._run else None
+        if isinstance(piece, Markup) and piece.once and isinstance(last, Markup) and last.text.endswith(piece.text):
+            return
+        if not piece.text:
+            return
+        # What a letter follows, and no markup, has a space behind it.
+        space = " " if self._apart and not piece.text[0].isspace() and piece.text[0] != "<" else ""
+        self._run.append((piece, PromptText(space + piece.text, markup=isinstance(piece, Markup))))
+        self._apart = isinstance(piece, Markup) and piece.apart
+
     def _add_soft(self, soft: SoftTokens) -> None:
         self._embeddings.append(soft.embeddings)
         if not soft.frame:
@@ -98,7 +110,8 @@ class Layout:
         used, reached, start = 0, 0, -1
         for frame in soft.frame:
             if frame.text:
-                self.add(Markup(frame.text, soft.part, soft.modality, frame.back))
+                markup = Markup(frame.text, soft.part, soft.modality, frame.back, frame.once, frame.apart)
+                self.add(markup)
                 continue
             self._flush()
             start = self._next if start < 0 else start + self._next - reached
@@ -109,6 +122,7 @@ class Layout:
         count = positions.shape[1]
         if not count:
             return
+        self._apart = False
         if soft.part is not None:
             self._spans.setdefault(soft.part, []).append((self._length, self._length + count))
         self._append(np.full(count, _MEDIA_TOKEN, np.int32), positions)

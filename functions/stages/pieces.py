@@ -34,12 +34,16 @@ class Markup:
         part: The piece of media whose frame it belongs to; None: the template's.
         modality: Of that piece.
         back: How many positions before the next free one it begins.
+        once: Whether it is left out where the same markup stands just before.
+        apart: Whether a space is put behind it before any other letter.
     """
 
     text: str
     part: int | None = None
     modality: Modality = Modality.TEXT
     back: int = 0
+    once: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,14 @@ from runtime.repository import Repository
 @click.option("--quantize", default="q8", show_default=True, help="How matrices are kept: float32, q8 or q4.")
 @click.option("--context", default=4096, show_default=True, type=click.IntRange(2), help="Most tokens of a row.")
 @click.option("--license", "licence", help="SPDX id, where the folder does not say.")
-def build(place: str, name: str | None, quantize: str, context: int, licence: str | None) -> None:
+@click.option("--exact-pixels", is_flag=True, help="Make pictures from whole photos; slower, and nearly the same.")
+def build(place: str, name: str | None, quantize: str, context: int, licence: str | None, exact_pixels: bool) -> None:
     """Build PLACE, a Hugging Face folder, a .gguf file or hf://org/repo[@revision], and install it."""
     from runtime.export.hugging_face import BuildOptions, build_model
 
-    options = BuildOptions(id=name, quantisation=quantize, context_tokens=context, license=licence)
+    options = BuildOptions(
+        id=name, quantisation=quantize, context_tokens=context, license=licence, exact_pixels=exact_pixels
+    )
     repository = Repository()
     with bars() as on_step:
         built = build_model(place, repository, options, on_step)

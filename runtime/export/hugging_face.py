@@ -47,12 +47,15 @@ class BuildOptions:
         quantisation: See `runtime.graphs.decoder.weights.QUANTISATIONS`.
         context_tokens: The most tokens of a prompt and its answer.
         license: SPDX id; None: what the folder says.
+        exact_pixels: Whether a model that takes pictures gets them from whole photos, in place of ones that are shrunk
+            while they are decoded, in a third of the time and nearly the same.
     """
 
     id: str | None = None
     quantisation: str = "q8"
     context_tokens: int = 4096
     license: str | None = None
+    exact_pixels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,9 @@ def _kind(found: _Place, options: BuildOptions) -> _Kind:
         return _Kind("runtime.export.bert_folder:build", ("text",), ("text",), {}, {}, "none")
     encoders = None if found.source.endswith(".gguf") else encoders_of(found.config)
     media = () if encoders is None else encoders.modalities
-    chosen = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
+    chosen: dict[str, Any] = {"quantisation": options.quantisation, "context_tokens": options.context_tokens}
+    if "image" in media:
+        chosen["exact_pixels"] = options.exact_pixels
     # Before anything large is downloaded or copied.
     config = text_model(found.config if encoders is None else encoders.described(found.config))
     family_of(config)

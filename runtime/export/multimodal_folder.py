@@ -13,7 +13,7 @@ from runtime.graphs.encoders.preprocessing import Preprocessing
 from runtime.graphs.encoders.tensors import EncoderTensors
 from runtime.graphs.families.config import ModelConfig
 from runtime.multimodal.family import MultimodalFamily
-from runtime.multimodal.known import FAMILIES, PARAMETERS
+from runtime.multimodal.known import EXACT_PIXELS, FAMILIES, PARAMETERS
 from runtime.repository.recipe import BuildJob, Built
 from runtime.weights.folder import SafetensorsFolder
 from runtime.weights.tensors import CheckedTensors
@@ -22,7 +22,8 @@ from runtime.weights.tensors import CheckedTensors
 def build(job: BuildJob) -> Built:
     """Write what `chat_folder` does, and a graph for each encoder with its projector, such as `vision.onnx`.
 
-    Parameters: those of `chat_folder`. The encoders are float32.
+    Parameters: those of `chat_folder`, and `exact_pixels`, whether pictures are made from whole photos. The encoders
+    are float32.
 
     Raises:
         ModelUnsupportedError: A family, a feature or a tokenizer that is not built here, or no chat template.
@@ -38,7 +39,8 @@ def build(job: BuildJob) -> Built:
     _check_places(job, FAMILIES[config.model_type](encoders.parameters))
     for name, graph in encoders.graphs.items():
         graph.save(job.out / name)
-    return Built(dims=chat.dims, parameters={**chat.parameters, PARAMETERS: dict(encoders.parameters)})
+    multimodal = {**encoders.parameters, EXACT_PIXELS: bool(job.parameters.get("exact_pixels"))}
+    return Built(dims=chat.dims, parameters={**chat.parameters, PARAMETERS: multimodal})
 
 
 def _encoders(job: BuildJob, config: ModelConfig, family: EncoderFamily, hidden: int) -> Encoders:

@@ -29,7 +29,7 @@ class Detail:
         level: OpenAI's `low`, `high` or `auto`: the model's own way to spend fewer tokens, such as no tiles or fewer
             pixels.
         max_tokens: The most tokens of this piece; None: the family's own limit.
-        alone: Whether it is the only picture or film of its prompt: some families look closer then.
+        alone: Whether it is the only picture of its prompt: some families look closer then.
     """
 
     level: str = "auto"
@@ -80,10 +80,20 @@ class MultimodalFamily(Protocol):
         encoders: The file of the graph that encodes each modality, in the model's folder; a modality that is not there
             is not taken.
         placeholders: What the model's chat template writes where a piece of media belongs.
+        closer_alone: Whether a picture that is the only one of its prompt is prepared otherwise (`Detail.alone`).
     """
 
     encoders: Mapping[Modality, str]
     placeholders: Mapping[Modality, str]
+    closer_alone: bool
+
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """The width and height of the largest picture that `image` makes of one of some size, all in pixels.
+
+        Raises:
+            LimitExceededError: A picture that it does not take.
+        """
+        ...
 
     def image(self, picture: Image, detail: Detail) -> Prepared:
         """Prepare an RGB picture that stands upright."""

@@ -18,6 +18,9 @@ from runtime.multimodal.family import MultimodalFamily
 PARAMETERS = "multimodal"
 """Where a manifest's parameters hold those of its family."""
 
+EXACT_PIXELS = "exact_pixels"
+"""Which of those parameters says that pictures are made from whole photos, not from ones shrunk while decoded."""
+
 FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
     "idefics2": Idefics2,
     "idefics3": Idefics3,
@@ -30,6 +33,11 @@ FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], MultimodalFamily]] = {
     "qwen2_5_omni_thinker": QwenOmni,
 }
 """Families by the `model_type` of their configurations."""
+
+
+def exact_pixels(manifest: ModelManifest) -> bool:
+    """Whether a model's pictures are made from whole photos."""
+    return bool(manifest.parameters.get(PARAMETERS, {}).get(EXACT_PIXELS))
 
 
 def family_of(manifest: ModelManifest) -> MultimodalFamily:

@@ -35,25 +35,25 @@ class Readier:
 
     Args:
         family: Of the model that is to take them.
+        exact_pixels: Whether pictures are made from whole photos, not from ones that are shrunk while decoded.
 
     Attributes:
         takes: What the model takes beside text.
+        closer_alone: Whether a picture that is the only one of its prompt is prepared otherwise.
     """
 
-    def __init__(self, family: MultimodalFamily) -> None:
-        self._family = family
+    def __init__(self, family: MultimodalFamily, *, exact_pixels: bool = False) -> None:
+        self._family, self._exact = family, exact_pixels
+        self.closer_alone = family.closer_alone
         self.takes: tuple[Modality, ...] = tuple(kind for kind in family.placeholders if kind in family.encoders)
 
-    def ready(
-        self, data: bytes, modality: Modality, level: str, max_tokens: int | None, limits: MediaLimits
-    ) -> list[Readied]:
+    def ready(self, data: bytes, modality: Modality, detail: Detail, limits: MediaLimits) -> list[Readied]:
         """A piece as its encoder takes it; of a film also its sound, where it has some and the model takes it.
 
         Args:
             data: The file.
             modality: What it is.
-            level: `low`, `high` or `auto`.
-            max_tokens: The most tokens that it may be; None: the model's own limit.
+            detail: How closely it is to be looked at.
             limits: The most that it may be.
 
         Raises:
@@ -62,7 +62,6 @@ class Readier:
             MediaUnreadableError: Empty, truncated or corrupt.
             ModelUnsupportedError: The family does not take it.
         """
-        detail = Detail(level=level, max_tokens=max_tokens)
         if modality is Modality.IMAGE:
             return [self._image(data, detail, limits)]
         if modality is Modality.AUDIO:
@@ -74,7 +73,10 @@ class Readier:
     def _image(self, data: bytes, detail: Detail, limits: MediaLimits) -> Readied:
         from runtime.media.images import decode
 
-        (picture,) = decode(data, limits)
+        def resolution(width: int, height: int) -> tuple[int, int]:
+            return self._family.resolution(width, height, detail)
+
+        (picture,) = decode(data, limits, resolution=None if self._exact else resolution)
         return Readied(self._family.image(picture.image, detail), image_complexity(picture.image))
 
     def _audio(self, data: bytes, detail: Detail, limits: MediaLimits) -> Readied:

@@ -62,11 +62,12 @@ def setup(repository: Repository) -> Preparer:
     """Read the model's manifest; nothing of its weights."""
     from runtime.engines.identity import content_digest
     from runtime.generation.limits import context_tokens
-    from runtime.multimodal.known import family_of
+    from runtime.multimodal.known import exact_pixels, family_of
     from runtime.multimodal.media import Readier
 
     manifest = repository.resolve(NATIVE_MODEL)
-    return Preparer(Readier(family_of(manifest)), manifest.ref, content_digest(manifest), context_tokens(manifest))
+    readier = Readier(family_of(manifest), exact_pixels=exact_pixels(manifest))
+    return Preparer(readier, manifest.ref, content_digest(manifest), context_tokens(manifest))
 
 
 @function(
@@ -130,6 +131,8 @@ async def _piece(
     context: Context[Preparer], inputs: PrepareInputs, item: MediaItem, options: MediaOptions
 ) -> list[PreparedMedia]:
     """A piece, or a video's picture and its track."""
+    from runtime.multimodal.family import Detail
+
     readier = context.model.readier
     kinds = [inputs.modality]
     if inputs.modality is Modality.VIDEO and Modality.AUDIO in readier.takes:
@@ -139,9 +142,15 @@ async def _piece(
     if not missing:
         return found
     data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
-    made = await context.run(readier.ready, data, inputs.modality, options.detail, options.max_tokens, inputs.limits)
+    detail = Detail(level=options.detail, max_tokens=options.max_tokens, alone=_is_alone(context, inputs))
+    made = await context.run(readier.ready, data, inputs.modality, detail, inputs.limits)
     ready = {one.prepared.modality: one for one in made}
     return [one if one.block is not None else await _kept(context, one, ready.get(one.modality)) for one in found]
+
+
+def _is_alone(context: Context[Preparer], inputs: PrepareInputs) -> bool:
+    """Whether a piece is prepared as the only one; always, where the model knows no difference."""
+    return len(inputs.media) == 1 or not context.model.readier.closer_alone
 
 
 async def _known(
@@ -149,7 +158,8 @@ async def _known(
 ) -> PreparedMedia:
     """The piece as the encoder cache has it, or without anything."""
     cache, source = context.encoder_cache, item.ref.digest
-    settings = [inputs.modality, kind, options.detail, options.max_tokens, inputs.limits.model_dump()]
+    chosen = [options.detail, options.max_tokens, _is_alone(context, inputs)]
+    settings = [inputs.modality, kind, *chosen, inputs.limits.model_dump()]
     key = cache.key(context.event.tenant, source, f"{context.model.ref} {context.model.content}", *settings)
     return PreparedMedia(
         part=item.part, modality=kind, source=source, options=options, key=key, block=await cache.get(key)

@@ -29,6 +29,8 @@ class Idefics2:
         parameters: As `runtime.graphs.encoders.idefics2` gives them.
     """
 
+    closer_alone = False
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.encoders: Mapping[Modality, str] = {Modality(name): file for name, file in parameters["encoders"].items()}
         self.placeholders: Mapping[Modality, str] = {Modality.IMAGE: str(parameters["image_token"])}
@@ -37,9 +39,16 @@ class Idefics2:
         self._shortest, self._longest = int(parameters["shortest_edge"]), int(parameters["longest_edge"])
         self._resample, self._around = int(parameters["resample"]), str(parameters["around"])
 
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """That of the picture, or of its quarters, which are as large as the whole."""
+        if not self._is_split((width, height), detail):
+            return self._size(width, height)
+        across, down = self._size(width - width // 2, height - height // 2)
+        return 2 * across, 2 * down
+
     def image(self, picture: Image, detail: Detail) -> Prepared:
         """Patches of the picture, behind those of its quarters where it is looked at closely."""
-        quarters = _quarters(*picture.size) if self._is_split(picture, detail) else []
+        quarters = _quarters(*picture.size) if self._is_split(picture.size, detail) else []
         boxes = [*quarters, (0, 0, *picture.size)]
         cut = [self._cut(picture, box) for box in boxes]
         width, height = picture.size
@@ -94,9 +103,9 @@ class Idefics2:
         """Sound is not taken."""
         return None
 
-    def _is_split(self, picture: Image, detail: Detail) -> bool:
+    def _is_split(self, size: tuple[int, int], detail: Detail) -> bool:
         # A picture of one row or column has quarters without any pixel.
-        if min(picture.size) < 2:
+        if min(size) < 2:
             return False
         room = detail.max_tokens is None or detail.max_tokens >= 5 * self._latents
         return self._splitting and detail.level != "low" and room

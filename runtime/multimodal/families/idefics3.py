@@ -35,6 +35,8 @@ class Idefics3:
         parameters: As `runtime.graphs.encoders.idefics3` gives them.
     """
 
+    closer_alone = False
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.encoders: Mapping[Modality, str] = {Modality(name): file for name, file in parameters["encoders"].items()}
         self.placeholders: Mapping[Modality, str] = {Modality.IMAGE: str(parameters["image_token"])}
@@ -46,6 +48,15 @@ class Idefics3:
         self._video: Mapping[str, Any] | None = parameters.get("video")
         if self._video is not None:
             self.placeholders = {**self.placeholders, Modality.VIDEO: str(self._video["token"])}
+
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """The longest edge as given, or that of whole tiles."""
+        longest = self._edge(detail)
+        if longest is None:
+            return _longest((width, height), self._longest)
+        first = _longest((width, height), longest)
+        across, down = _multiples(first, self._tile)
+        return max(first[0], across), max(first[1], down)
 
     def image(self, picture: Image, detail: Detail) -> Prepared:
         """Tiles of the picture, row by row, and all of it behind them; alone where there is but one tile."""

@@ -32,6 +32,8 @@ class LlavaOnevision:
         parameters: As `runtime.graphs.encoders.llava_onevision` gives them.
     """
 
+    closer_alone = True
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.encoders: Mapping[Modality, str] = {Modality(name): file for name, file in parameters["encoders"].items()}
         self.placeholders: Mapping[Modality, str] = {
@@ -46,6 +48,14 @@ class LlavaOnevision:
         red, green, blue = (int(value) for value in parameters["background"])
         self._background = (red, green, blue)
         self._frames, self._rate = int(parameters["frames"]), float(parameters["frames_per_second"])
+
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """That of the picture in its grid, or in a square."""
+        grid = self._grid((height, width), detail)
+        if grid is not None:
+            return max(grid.scaled[1], self._shape.pixels), max(grid.scaled[0], self._shape.pixels)
+        share = self._shape.pixels / max(width, height)
+        return max(1, math.ceil(width * share)), max(1, math.ceil(height * share))
 
     def image(self, picture: Image, detail: Detail) -> Prepared:
         """The whole picture and its tiles; one of several pictures, or with low detail, as a square with borders."""

@@ -30,6 +30,8 @@ class QwenAudio:
         parameters: As `runtime.graphs.encoders.qwen_audio` gives them.
     """
 
+    closer_alone = False
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.encoders: Mapping[Modality, str] = {Modality(name): file for name, file in parameters["encoders"].items()}
         self.placeholders: Mapping[Modality, str] = {Modality.AUDIO: str(parameters["audio_token"])}
@@ -66,6 +68,10 @@ class QwenAudio:
             seconds_per_step=SECONDS_PER_TOKEN,
             start_s=0.0,
         )
+
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """Not taken."""
+        raise ModelUnsupportedError("the model takes no pictures; send audio or text")
 
     def image(self, picture: Image, detail: Detail) -> Prepared:
         """Not taken."""

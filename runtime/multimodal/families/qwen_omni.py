@@ -31,6 +31,8 @@ class QwenOmni:
         parameters: As `runtime.graphs.encoders.qwen_omni` gives them.
     """
 
+    closer_alone = False
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.encoders: Mapping[Modality, str] = {Modality(name): file for name, file in parameters["encoders"].items()}
         self._seen = QwenVl(parameters)
@@ -44,6 +46,10 @@ class QwenOmni:
         self._heard = Hearing(int(parameters["mels"]), int(parameters["window_frames"]), across=True)
         self._padded_frames = int(parameters["padded_frames"])
         self._ticks_per_block = int(parameters["ticks_per_block"])
+
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """See `QwenVl.resolution`."""
+        return self._seen.resolution(width, height, detail)
 
     def image(self, picture: Image, detail: Detail) -> Prepared:
         """See `QwenVl.image`."""

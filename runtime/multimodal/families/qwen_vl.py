@@ -36,6 +36,8 @@ class QwenVl:
         parameters: As `runtime.graphs.encoders.qwen_vl` gives them.
     """
 
+    closer_alone = False
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.encoders: Mapping[Modality, str] = {Modality(name): file for name, file in parameters["encoders"].items()}
         self.placeholders: Mapping[Modality, str] = {
@@ -51,8 +53,8 @@ class QwenVl:
         ticks = parameters["ticks_per_second"]
         self._ticks_per_second = None if ticks is None else float(ticks)
 
-    def image(self, picture: Image, detail: Detail) -> Prepared:
-        """The picture as near to its own size as the budget allows.
+    def resolution(self, width: int, height: int, detail: Detail) -> tuple[int, int]:
+        """Whole tokens, within the budget.
 
         Raises:
             LimitExceededError: It is far longer than it is wide.
@@ -61,7 +63,15 @@ class QwenVl:
         if detail.level == "low":
             tokens = min(_LOW_TOKENS, _LOW_TOKENS if tokens is None else tokens)
         budget = self._picture_budget.within(None if tokens is None else tokens * self._patching.token**2)
-        size = smart_size(*picture.size, self._patching.token, budget)
+        return smart_size(width, height, self._patching.token, budget)
+
+    def image(self, picture: Image, detail: Detail) -> Prepared:
+        """The picture as near to its own size as the budget allows.
+
+        Raises:
+            LimitExceededError: It is far longer than it is wide.
+        """
+        size = self.resolution(*picture.size, detail)
         grid = self._grid(1, size)
         patches = self._patching.cut([np.asarray(picture.resize(size, self._resample))], grid)
         return self._prepared(Modality.IMAGE, patches, grid, None, None)

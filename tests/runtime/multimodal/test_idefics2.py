@@ -15,10 +15,13 @@ from transformers import Idefics2Config, Idefics2ForConditionalGeneration, PreTr
 from transformers.models.idefics2.image_processing_pil_idefics2 import Idefics2ImageProcessorPil
 from transformers.models.idefics2.processing_idefics2 import Idefics2Processor
 
+from bus.contracts import MediaLimits
 from runtime.generation.request import MEDIA_TOKEN
 from runtime.graphs.encoders.pixels import Normalisation
+from runtime.media.images import decode
 from runtime.multimodal.family import Detail
 from runtime.multimodal.prepared import Prepared
+from tests.made.pictures import saved
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
 from tests.runtime.multimodal.drawn import SHAPES, scene
@@ -188,3 +191,16 @@ def test_every_token_sees_a_quarter_or_all_of_the_picture(pair: Pair) -> None:
 @pytest.mark.parametrize("detail", [Detail(level="low"), Detail(max_tokens=5 * LATENTS - 1)])
 def test_less_detail_is_the_whole_picture_alone(detail: Detail, pair: Pair) -> None:
     assert pair.served.family.image(scene(200, 150), detail).tokens == LATENTS
+
+
+def test_a_photo_that_is_shrunk_while_it_is_decoded_is_nearly_the_same(pair: Pair) -> None:
+    detail, family = Detail(level="low"), pair.served.family
+    data = saved(scene(480, 360).resize((1920, 1440)), "JPEG", quality=90)
+    (whole,) = decode(data, MediaLimits())
+    (shrunk,) = decode(data, MediaLimits(), resolution=lambda width, height: family.resolution(width, height, detail))
+    assert shrunk.image.width < whole.image.width
+    right, found = family.image(whole.image, detail), family.image(shrunk.image, detail)
+    assert found.frame == right.frame
+    deviation = np.abs(found.inputs["patches"].astype(int) - right.inputs["patches"])
+    assert deviation.max() <= 6
+    assert deviation.mean() <= 0.5

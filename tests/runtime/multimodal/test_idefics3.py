@@ -28,12 +28,14 @@ from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor, get
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.video_utils import VideoMetadata
 
-from bus.contracts import Modality
+from bus.contracts import MediaLimits, Modality
 from bus.errors import ModelUnsupportedError
 from runtime.generation.request import MEDIA_TOKEN
 from runtime.graphs.encoders.pixels import Normalisation
+from runtime.media.images import decode
 from runtime.multimodal.family import Detail, Film
 from runtime.multimodal.prepared import Prepared
+from tests.made.pictures import saved
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
 from tests.runtime.multimodal.drawn import SHAPES, scene
@@ -277,3 +279,16 @@ def test_a_film_is_looked_at_when_the_reference_does(seconds: float, rate: float
     found = pair.served.family.frames(seconds, rate, PLAIN)
     np.testing.assert_allclose(found, right / rate)
     assert len(pair.served.family.frames(seconds, rate, Detail(max_tokens=2 * SIDE**2))) <= 2
+
+
+def test_a_photo_that_is_shrunk_while_it_is_decoded_is_nearly_the_same(pair: Pair) -> None:
+    detail, family = Detail(level="low"), pair.served.family
+    data = saved(scene(480, 360).resize((1920, 1440)), "JPEG", quality=90)
+    (whole,) = decode(data, MediaLimits())
+    (shrunk,) = decode(data, MediaLimits(), resolution=lambda width, height: family.resolution(width, height, detail))
+    assert shrunk.image.width < whole.image.width
+    right, found = family.image(whole.image, detail), family.image(shrunk.image, detail)
+    assert found.frame == right.frame
+    deviation = np.abs(found.inputs["pixels"].astype(int) - right.inputs["pixels"])
+    assert deviation.max() <= 6
+    assert deviation.mean() <= 0.5

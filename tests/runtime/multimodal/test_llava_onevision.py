@@ -17,10 +17,13 @@ from transformers.image_utils import SizeDict
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 
+from bus.contracts import MediaLimits
 from runtime.generation.request import MEDIA_TOKEN
 from runtime.graphs.encoders.pixels import Normalisation
+from runtime.media.images import decode
 from runtime.multimodal.family import Detail, Film
 from runtime.multimodal.prepared import Prepared
+from tests.made.pictures import saved
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
 from tests.runtime.multimodal.drawn import SHAPES, scene
@@ -109,8 +112,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     reference.randomise(model)
     model.train(False)
     pictures = LlavaOnevisionImageProcessorPil(size={"height": TILE, "width": TILE}, image_grid_pinpoints=GRIDS)
-    for saved in (model, words, pictures):
-        saved.save_pretrained(folder)
+    for part in (model, words, pictures):
+        part.save_pretrained(folder)
     return Pair(model, words, pictures, Served(folder, tmp_path_factory.mktemp("root")))
 
 
@@ -225,3 +228,16 @@ def test_every_token_knows_what_it_sees(pair: Pair) -> None:
     shown = prepared.regions[SIDE**2 :].reshape(SIDE, 2 * SIDE + 1, 4)
     np.testing.assert_allclose(shown[1, 5], [74 / 120, 14 / 60, 88 / 120, 28 / 60], atol=1e-6)
     np.testing.assert_allclose(shown[1, -1], [0, 14 / 60, 1, 28 / 60], atol=1e-6)
+
+
+def test_a_photo_that_is_shrunk_while_it_is_decoded_is_nearly_the_same(pair: Pair) -> None:
+    detail, family = Detail(level="low"), pair.served.family
+    data = saved(scene(480, 360).resize((1920, 1440)), "JPEG", quality=90)
+    (whole,) = decode(data, MediaLimits())
+    (shrunk,) = decode(data, MediaLimits(), resolution=lambda width, height: family.resolution(width, height, detail))
+    assert shrunk.image.width < whole.image.width
+    right, found = family.image(whole.image, detail), family.image(shrunk.image, detail)
+    assert found.frame == right.frame
+    deviation = np.abs(found.inputs["pixels"].astype(int) - right.inputs["pixels"])
+    assert deviation.max() <= 6
+    assert deviation.mean() <= 0.5
