@@ -28,10 +28,18 @@ class LeaseKeeper:
         worker: The worker's id.
         group: Its function group.
         load: Returns slots, busy and served counts.
+        encoder_cache: Returns what its encoder cache has found and keeps.
     """
 
-    def __init__(self, bucket: KeyValue, worker: str, group: str, load: Callable[[], tuple[int, int, int]]) -> None:
-        self._bucket = bucket
+    def __init__(
+        self,
+        bucket: KeyValue,
+        worker: str,
+        group: str,
+        load: Callable[[], tuple[int, int, int]],
+        encoder_cache: Callable[[], dict[str, int]] = dict,
+    ) -> None:
+        self._bucket, self._encoder_cache = bucket, encoder_cache
         self._load = load
         self._started_s = time.time()
         self._fields: dict[str, Any] = {"worker": worker, "group": group, "functions": (), "models": ()}
@@ -78,6 +86,7 @@ class LeaseKeeper:
             started_s=self._started_s,
             renewed_s=time.time(),
             unique_nbytes=unique_memory_nbytes(),
+            encoder_cache=self._encoder_cache(),
         )
         await self._bucket.put(lease.worker, encode(lease))
 

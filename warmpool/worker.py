@@ -112,6 +112,7 @@ class Worker:
         self._config = config
         self._consumers: list[Consumer] = []
         self._invokers: list[Invoker] = []
+        self._encoder_cache: EncoderCache | None = None
         self._slots = 0
         self._stop = asyncio.Event()
 
@@ -130,7 +131,7 @@ class Worker:
             bus = await stack.enter_async_context(NatsBus(self._config.nats))
             await bus.setup()
             lease = LeaseKeeper(
-                await bus.bucket("workers"), self.id, "-".join(self._config.groups) or "all", self._load
+                await bus.bucket("workers"), self.id, "-".join(self._config.groups) or "all", self._load, self._cached
             )
             await lease.open()
             stack.push_async_callback(lease.close)
@@ -167,6 +168,14 @@ class Worker:
         store = await stack.enter_async_context(
             open_store(config.store_url, access_key=config.store_access_key, secret_key=config.store_secret_key)
         )
+        self._encoder_cache = await stack.enter_async_context(
+            EncoderCache(
+                await bus.bucket("encoded"),
+                store,
+                budget_nbytes=config.encoder_cache_nbytes,
+                shared=config.share_encoded,
+            )
+        )
         executor = ThreadPoolExecutor(max_workers=config.threads, thread_name_prefix="omnibus-run")
         stack.callback(executor.shutdown, wait=False, cancel_futures=True)
         return Services(
@@ -176,14 +185,7 @@ class Worker:
             router=Router(bus, Joins(await bus.bucket("joins"))),
             plans=PlanCache(await bus.bucket("plans")),
             cache=StageCache(await bus.bucket("cache")),
-            encoder_cache=await stack.enter_async_context(
-                EncoderCache(
-                    await bus.bucket("encoded"),
-                    store,
-                    budget_nbytes=config.encoder_cache_nbytes,
-                    shared=config.share_encoded,
-                )
-            ),
+            encoder_cache=self._encoder_cache,
             cancellations=await stack.enter_async_context(Cancellations(await bus.bucket("cancels"))),
             worker=self.id,
             executor=executor,
@@ -255,6 +257,9 @@ class Worker:
     def _load(self) -> tuple[int, int, int]:
         busy = sum(consumer.busy for consumer in self._consumers)
         return self._slots, busy, sum(invoker.served for invoker in self._invokers)
+
+    def _cached(self) -> dict[str, int]:
+        return {} if self._encoder_cache is None else self._encoder_cache.statistics
 
     def _handle_signals(self) -> None:
         def on_signal() -> None:

@@ -211,4 +211,8 @@ class Lease(Contract):
     started_s: float
     renewed_s: float
     unique_nbytes: int | None = Field(default=None, description="Memory that only this process holds.")
+    encoder_cache: dict[str, int] = Field(
+        default_factory=dict,
+        description="Its `hits`, `misses` and `evicted`; and `entries` and `nbytes` of all workers together.",
+    )
     error: ErrorRecord | None = None

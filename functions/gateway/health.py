@@ -48,8 +48,19 @@ async def _look(services: GatewayServices) -> tuple[Health, dict[str, Any]]:
     body = {
         "pipelines": {name: "ready" if able else "no worker" for name, able in pipelines.items()},
         "workers": {state.value: sum(lease.state is state for lease in leases) for state in WorkerState},
+        "encoder_cache": _encoder_cache(leases),
     }
     return _health(leases, ready, list(pipelines.values())), body
+
+
+def _encoder_cache(leases: list[Lease]) -> dict[str, int]:
+    """What all workers found of media that were encoded before, and what is kept of them for all."""
+    counted = {
+        name: sum(lease.encoder_cache.get(name, 0) for lease in leases) for name in ("hits", "misses", "evicted")
+    }
+    kept = max(leases, key=lambda lease: lease.renewed_s, default=None)
+    known = {} if kept is None else kept.encoder_cache
+    return {**counted, "entries": known.get("entries", 0), "nbytes": known.get("nbytes", 0)}
 
 
 def _health(leases: list[Lease], ready: list[Lease], able: list[bool]) -> Health:

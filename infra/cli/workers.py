@@ -20,7 +20,7 @@ def workers() -> None:
         click.echo("no worker is alive")
         return
     print_table(
-        ("WORKER", "STATE", "AGE", "BUSY", "SERVED", "MEMORY MB", "FUNCTIONS", "MODELS"),
+        ("WORKER", "STATE", "AGE", "BUSY", "SERVED", "MEMORY MB", "ENCODED", "FUNCTIONS", "MODELS"),
         [
             (
                 lease.worker,
@@ -29,12 +29,19 @@ def workers() -> None:
                 f"{lease.busy}/{lease.slots}",
                 str(lease.served),
                 "" if lease.unique_nbytes is None else f"{lease.unique_nbytes / 1e6:.0f}",
+                _encoded(lease.encoder_cache),
                 ", ".join(lease.functions),
                 ", ".join(lease.models),
             )
             for lease in leases
         ],
     )
+
+
+def _encoded(cache: dict[str, int]) -> str:
+    """Media that were encoded before, of those that the worker was asked for."""
+    asked = cache.get("hits", 0) + cache.get("misses", 0)
+    return f"{cache['hits']}/{asked}" if asked else ""
 
 
 async def _leases() -> list[Lease]:

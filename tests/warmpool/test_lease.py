@@ -11,7 +11,7 @@ from warmpool.lease import LeaseKeeper, read_leases, unique_memory_nbytes
 
 async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None:
     bucket = await MemoryBus().bucket("workers")
-    keeper = LeaseKeeper(bucket, "media-1", "media", lambda: (16, 3, 250))
+    keeper = LeaseKeeper(bucket, "media-1", "media", lambda: (16, 3, 250), lambda: {"hits": 7})
     await keeper.open()
     (lease,) = await read_leases(bucket)
     assert (lease.worker, lease.group, lease.pid, lease.state) == (
@@ -24,6 +24,7 @@ async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None
     (lease,) = await read_leases(bucket)
     assert (lease.state, lease.functions) == (WorkerState.READY, ("media.fetch",))
     assert (lease.slots, lease.busy, lease.served) == (16, 3, 250)
+    assert lease.encoder_cache == {"hits": 7}
     assert lease.started_s <= lease.renewed_s
     await keeper.close()
     assert await read_leases(bucket) == []

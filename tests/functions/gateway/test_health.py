@@ -35,7 +35,7 @@ def _lease(worker: str, state: WorkerState, *functions: str, busy: int = 0) -> L
     now = time.time()
     return Lease(
         worker=worker, group="g", host="h", pid=1, state=state, functions=functions, slots=2, busy=busy,
-        started_s=now, renewed_s=now,
+        started_s=now, renewed_s=now, encoder_cache={"hits": 2, "misses": 1, "entries": 5, "nbytes": 99},
     )  # fmt: skip
 
 
@@ -72,3 +72,5 @@ async def test_health_is_told_from_the_leases(tmp_path: Path, leases: list[Lease
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
             response = await http.get("/health")
     assert (response.status_code, response.json()["status"]) == (status, health)
+    cache = {"hits": 2 * len(leases), "misses": len(leases), "evicted": 0, "entries": 5, "nbytes": 99}
+    assert response.json()["encoder_cache"] == (cache if leases else dict.fromkeys(cache, 0))
