@@ -119,9 +119,7 @@ async def test_a_silent_film_is_a_film_and_its_silence_is_remembered(
     text = f"<|im_start|>user\nFilm {FILM} and?<|im_end|>\n"
     turns = [[{"text": "Film "}, {"part": 0}, {"text": " and?"}]]
     for _ in range(2):
-        found = await answered(
-            client, [[{"text": "Film "}, {"part": 0}, {"text": " and?"}]], [(SILENT, Modality.VIDEO)]
-        )
+        found = await answered(client, turns, [(SILENT, Modality.VIDEO)])
         check(found, pair, text, ("video", seen(pair, SILENT)))
     statistics = environment.encoder_cache.statistics
     assert (statistics["hits"], statistics["misses"]) == (2, 2)  # of its picture and of its track
