@@ -57,7 +57,8 @@ class Layout:
         self._tokenizer = tokenizer
         self._run: list[tuple[Words | Markup, PromptText]] = []
         self._ids: list[NDArray[np.int32]] = []
-        self._embeddings: list[NDArray[np.float32]] = [np.zeros((0, hidden), np.float32)]
+        self._nothing = np.zeros((0, hidden), np.float32)
+        self._embeddings: list[NDArray[np.float32]] = []
         self._positions: list[NDArray[np.int32]] = []
         self._counts: dict[str, int] = {}
         self._parts: dict[int, int] = {}
@@ -81,12 +82,18 @@ class Layout:
         self._flush()
         return Laid(
             np.concatenate(self._ids),
-            np.concatenate(self._embeddings),
+            self._media(),
             np.ascontiguousarray(np.concatenate(self._positions, axis=1)),
             self._counts,
             self._parts,
             self._spans,
         )
+
+    def _media(self) -> NDArray[np.float32]:
+        """All embeddings; those of a single piece as they are, since a copy takes as long as all the rest."""
+        if len(self._embeddings) == 1:
+            return self._embeddings[0]
+        return np.concatenate([self._nothing, *self._embeddings])
 
     def _add_text(self, piece: Words | Markup) -> None:
         from runtime.generation.tokenizer import PromptText
@@ -134,12 +141,23 @@ class Layout:
         run, self._run = self._run, []
         if not run:
             return
+        if len(run) == 1 and run[0][1].markup:
+            mark = self._tokenizer.encode_mark(run[0][1].text)
+            self._append_words(mark, back)
+            self._count(run[0][0].modality, run[0][0].part, len(mark))
+            return
         ids, owners = self._tokenizer.encode_parts([text for _, text in run])
-        start = self._next - back
-        self._append(ids, np.tile(np.arange(start, start + len(ids), dtype=np.int32), (3, 1)))
-        self._next = max(self._next, start + len(ids))
+        self._append_words(ids, back)
         for (piece, _), count in zip(run, np.bincount(owners, minlength=len(run)).tolist(), strict=True):
             self._count(piece.modality, piece.part, count)
+
+    def _append_words(self, ids: NDArray[np.int32], back: int) -> None:
+        """Tokens that follow each other, from so many positions before the next free one."""
+        start = self._next - back
+        places = np.empty((3, len(ids)), np.int32)
+        places[:] = np.arange(start, start + len(ids), dtype=np.int32)
+        self._append(ids, places)
+        self._next = max(self._next, start + len(ids))
 
     def _append(self, ids: NDArray[np.int32], positions: NDArray[np.int32]) -> None:
         self._ids.append(ids)

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from bus.errors import InvalidInputError, ModelCorruptError
+from runtime.generation.template_tags import GenerationTag
 
 _BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+_MOST_MARKS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class ChatTokenizer:
             raise ModelCorruptError(f"the tokenizer in {folder} cannot be read: {error}") from error
         # One for both readings of a text: a second one would take as much memory again.
         self._reading = threading.Lock()
+        self._marks: dict[str, NDArray[np.int32]] = {}
         # A vocabulary with a token for each byte is SentencePiece's, whose other tokens are plain text.
         self._bytes_of = _plain_bytes if self._tokenizer.token_to_id("<0x0A>") is not None else _level_bytes
         self._special = frozenset(
@@ -70,6 +73,17 @@ class ChatTokenizer:
             markup: Read control tokens such as `<|im_end|>` in it as control tokens.
         """
         return np.array(self._encoding(text, markup).ids, np.int32)
+
+    def encode_mark(self, text: str) -> NDArray[np.int32]:
+        """Token ids of a model's own markup, int32 `(token,)`, read-only: kept, since prompts repeat few of them."""
+        found = self._marks.get(text)
+        if found is None:
+            found = self.encode(text, markup=True)
+            found.flags.writeable = False
+            if len(self._marks) >= _MOST_MARKS:
+                self._marks.clear()
+            self._marks[text] = found
+        return found
 
     def encode_parts(self, parts: Sequence[PromptText]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Tokens of texts that stand one behind the other, as the one text that they are: tokens end where words do.
@@ -141,7 +155,9 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
     Source: `_compile_jinja_template` of transformers, `utils/chat_template_utils.py`.
     """
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
+    )
     environment.filters["tojson"] = _as_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

@@ -145,3 +145,12 @@ def test_control_tokens_have_no_bytes(sentencepiece: Path) -> None:
     assert tokenizer.encode("</s>", markup=True).tolist() == [2]
     assert tokenizer.token_bytes(2) == b""
     assert tokenizer.token_bytes(100_000) == b""
+
+
+def test_markup_that_is_kept_is_the_markup_that_is_written(bytelevel: ChatTokenizer) -> None:
+    for text in ("<|user|>\n12:", *(f"<s>{number}" for number in range(5000)), "<|user|>\n12:"):
+        found = bytelevel.encode_mark(text)
+        assert found.tolist() == bytelevel.encode(text, markup=True).tolist()
+        assert found is bytelevel.encode_mark(text)
+        with pytest.raises(ValueError, match="read-only"):
+            found[:] = 0
