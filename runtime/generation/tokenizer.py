@@ -155,9 +155,8 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
     Source: `_compile_jinja_template` of transformers, `utils/chat_template_utils.py`.
     """
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
-    )
+    tags = [loopcontrols, GenerationTag]
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=tags)
     environment.filters["tojson"] = _as_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
