@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import av
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 SEEK_AHEAD_S = 2.0
 """Where a container does not say where its keyframes are: a moment nearer than this is reached by decoding on, as a
 seek would mostly land on one that is passed already."""
+
+_NEARLY = 0.98
+"""Distances between keyframes are the same from this share on: some frames are not there."""
 
 _Shown = tuple[float, av.VideoFrame]
 
@@ -87,6 +91,30 @@ class FrameReader:
                 given = Frame(self._picture(self._shown[1]), self._shown[0])
             yield given
 
+    def cuts(self, end_s: float) -> list[float]:
+        """Where the scene changes, in seconds, as far as whoever encoded the video saw it; nothing is decoded.
+
+        An encoder begins a scene with a keyframe, and otherwise makes one when the last is as long ago as may be: those
+        at the longest distance, where there are several of them, say nothing.
+
+        Args:
+            end_s: Length of the video: some containers tell where their keyframes are only after a seek.
+        """
+        if self._stream.time_base and not self._complete():
+            for second in (end_s, 0.0):
+                place = int((second + self.start_s) / self._stream.time_base)
+                self._container.seek(place, stream=self._stream, backward=True)
+            self._keyframes = _keyframes(self._stream, self.start_s)
+            self._source, self._shown, self._following = self._frames(), None, None
+        gaps = [later - earlier for earlier, later in pairwise(self._keyframes)]
+        longest = [gap >= _NEARLY * max(gaps) for gap in gaps]
+        by_the_clock = sum(longest) > 1
+        known = zip(self._keyframes[1:], longest, strict=True)
+        return [time for time, forced in known if not (forced and by_the_clock)]
+
+    def _complete(self) -> bool:
+        return 0 < self._stream.frames <= len(self._stream.index_entries)
+
     def _go_to(self, moment: float) -> None:
         if self._following is None and self._shown is None:
             self._following = next(self._source, None)
@@ -99,8 +127,7 @@ class FrameReader:
         if self._keyframe_before(moment) > here:
             return True
         # Some containers have no index, and some one that is read as far as one went.
-        complete = 0 < self._stream.frames <= len(self._stream.index_entries)
-        return not complete and moment - here > SEEK_AHEAD_S and not self._no_further
+        return not self._complete() and moment - here > SEEK_AHEAD_S and not self._no_further
 
     def _keyframe_before(self, moment: float) -> float:
         place = bisect.bisect_right(self._keyframes, moment)
@@ -191,4 +218,6 @@ def _keyframes(stream: VideoStream, start: float) -> list[float]:
     if stream.time_base is None:
         return []
     clock = float(stream.time_base)
-    return sorted(entry.timestamp * clock - start for entry in stream.index_entries if entry.is_keyframe)
+    times = sorted(entry.timestamp * clock for entry in stream.index_entries if entry.is_keyframe)
+    # Some indexes say when a frame is decoded, which is as long before it is shown for all of them.
+    return [time - times[0] for time in times] if times and times[0] < start else [time - start for time in times]

@@ -46,11 +46,13 @@ class Film:
             by one, and are as small as they are needed before the next one comes.
         times_s: When each is on show, in seconds from the start of the video.
         seconds: Length of the video.
+        even: Whether they are evenly spread over it, but for the rounding to whole frames.
     """
 
     frames: Iterable[Image]
     times_s: Sequence[float]
     seconds: float
+    even: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,16 @@ class MultimodalFamily(Protocol):
         """Prepare a video's frames."""
         ...
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """The moments of a video that the model looks at, in seconds.
 
         Args:
             seconds: Length of the video.
             frames_per_second: Of the video itself.
             detail: How closely.
+            cuts: Where its scenes begin, as far as is known, in seconds.
         """
         ...
 

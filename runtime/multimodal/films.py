@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
+
+_SHORTEST_S = 0.3
+"""A scene that is shorter is hardly seen by those who watch the film."""
 
 
 def evenly_spread(
@@ -32,3 +38,32 @@ def evenly_spread(
         first, last = 0, total - 1
     places = np.unique(np.linspace(first, last, wanted, dtype=int))
     return [float(place / frames_per_second) for place in places]
+
+
+def with_scenes(
+    moments: Sequence[float], cuts: Sequence[float], *, seconds: float, most: int, each: int
+) -> list[float]:
+    """The moments, and some more in scenes that none of them is in, the longest first.
+
+    Args:
+        moments: Seconds, rising.
+        cuts: Where scenes begin, in seconds, rising.
+        seconds: Length of the film.
+        most: The most moments in all; no more than a quarter is added.
+        each: How many moments a scene gets.
+
+    Returns:
+        Seconds, rising.
+    """
+    unseen = [
+        (end - start, start)
+        for start, end in pairwise([0.0, *cuts, seconds])
+        if end - start >= _SHORTEST_S and not any(start <= moment < end for moment in moments)
+    ]
+    room = min(most - len(moments), len(moments) // 4) // each
+    added = [
+        start + length * (place + 1) / (each + 1)
+        for length, start in sorted(unseen, reverse=True)[: max(0, room)]
+        for place in range(each)
+    ]
+    return sorted([*moments, *added])

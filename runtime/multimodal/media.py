@@ -89,11 +89,13 @@ class Readier:
         from runtime.media.video import open_video
 
         with open_video(data, limits) as video:
-            wanted = self._family.frames(video.seconds, video.frames_per_second, detail)
+            known = (video.seconds, video.frames_per_second, detail)
+            even = self._family.frames(*known)
+            wanted = self._family.frames(*known, video.frames.cuts(video.seconds))
             moments = _thinned(wanted, limits.max_frames)
             small: list[Image] = []
             frames = (frame.image for frame in video.frames.at(moments))
-            film = Film(_noting(frames, small), moments, video.seconds)
+            film = Film(_noting(frames, small), moments, video.seconds, even=list(wanted) == list(even))
             return Readied(self._family.video(film, detail), video_complexity(small))
 
     def _track(self, data: bytes, detail: Detail, limits: MediaLimits) -> Readied | None:

@@ -71,7 +71,9 @@ class Idefics2:
         """Not taken."""
         raise ModelUnsupportedError("the model takes no video; send pictures of it")
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """Not taken."""
         raise ModelUnsupportedError("the model takes no video; send pictures of it")
 

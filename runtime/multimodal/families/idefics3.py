@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bus.contracts import FramePiece, Modality
 from bus.errors import ModelUnsupportedError
 from runtime.multimodal.family import Detail, Film, Laid, concatenated, split
-from runtime.multimodal.films import evenly_spread
+from runtime.multimodal.films import evenly_spread, with_scenes
 from runtime.multimodal.number_words import in_words
 from runtime.multimodal.prepared import Floats, Prepared, in_a_row
 from runtime.multimodal.regions import grid_regions
@@ -101,12 +101,15 @@ class Idefics3:
             start_s=film.times_s[0],
         )
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """So many a second as the model was trained on, evenly spread; a long film's first and last second are left."""
         most, rate = int(self._films["frames"]), float(self._films["frames_per_second"])
         if detail.max_tokens is not None:
             most = max(1, min(most, detail.max_tokens // self._side**2))
-        return evenly_spread(seconds, frames_per_second, most=most, rate=rate, skip_s=1.0)
+        moments = evenly_spread(seconds, frames_per_second, most=most, rate=rate, skip_s=1.0)
+        return with_scenes(moments, cuts, seconds=seconds, most=most, each=1)
 
     def audio(self, samples: Floats, detail: Detail) -> Prepared:
         """Not taken."""

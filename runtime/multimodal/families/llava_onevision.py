@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bus.contracts import FramePiece, Modality
 from bus.errors import ModelUnsupportedError
 from runtime.multimodal.family import Detail, Film, Laid
-from runtime.multimodal.films import evenly_spread
+from runtime.multimodal.films import evenly_spread, with_scenes
 from runtime.multimodal.interpolation import bilinear
 from runtime.multimodal.prepared import Floats, Prepared, in_a_row
 from runtime.multimodal.regions import grid_regions
@@ -102,12 +102,15 @@ class LlavaOnevision:
             start_s=film.times_s[0],
         )
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """So many a second, and at most so many, as the folder says, evenly spread."""
         most = self._frames
         if detail.max_tokens is not None:
             most = max(1, min(most, (detail.max_tokens - 1) // math.ceil(self._shape.side / 2) ** 2))
-        return evenly_spread(seconds, frames_per_second, most=most, rate=self._rate)
+        moments = evenly_spread(seconds, frames_per_second, most=most, rate=self._rate)
+        return with_scenes(moments, cuts, seconds=seconds, most=most, each=1)
 
     def audio(self, samples: Floats, detail: Detail) -> Prepared:
         """Not taken."""

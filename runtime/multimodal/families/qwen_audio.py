@@ -81,7 +81,9 @@ class QwenAudio:
         """Not taken."""
         raise ModelUnsupportedError("the model takes no video; send its sound")
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """Not taken."""
         raise ModelUnsupportedError("the model takes no video; send its sound")
 

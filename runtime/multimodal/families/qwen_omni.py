@@ -61,9 +61,11 @@ class QwenOmni:
         begin, end = FramePiece(text=self._marks[0]), FramePiece(text=self._marks[3])
         return replace(prepared, frame=(begin, *prepared.frame, end))
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """See `QwenVl.frames`."""
-        return self._seen.frames(seconds, frames_per_second, detail)
+        return self._seen.frames(seconds, frames_per_second, detail, cuts)
 
     def audio(self, samples: Floats, detail: Detail) -> Prepared:
         """The clip, of any length.

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from bus.contracts import FramePiece, Modality
 from bus.errors import MediaUnreadableError, ModelUnsupportedError
 from runtime.multimodal.family import Detail, Film, Laid
+from runtime.multimodal.films import with_scenes
 from runtime.multimodal.patching import Grid, Patching, by_size
-from runtime.multimodal.prepared import Floats, Positions, Prepared
+from runtime.multimodal.prepared import Floats, Prepared
 from runtime.multimodal.regions import grid_regions
 from runtime.multimodal.smart_size import PixelBudget, smart_size
 
@@ -74,7 +75,7 @@ class QwenVl:
         size = self.resolution(*picture.size, detail)
         grid = self._grid(1, size)
         patches = self._patching.cut([np.asarray(picture.resize(size, self._resample))], grid)
-        return self._prepared(Modality.IMAGE, patches, grid, None, None)
+        return self._prepared(Modality.IMAGE, patches, grid)
 
     def video(self, film: Film, detail: Detail) -> Prepared:
         """The frames in pairs, all of one size.
@@ -91,9 +92,11 @@ class QwenVl:
         grid = self._grid(-(-count // self._patching.frames), size)
         patches = self._patching.cut(self._resized(first, frames, size), grid)
         step = self._patching.frames * film.seconds / count
-        return self._prepared(Modality.VIDEO, patches, grid, step, film.times_s[0])
+        return self._prepared(Modality.VIDEO, patches, grid, step, film)
 
-    def frames(self, seconds: float, frames_per_second: float, detail: Detail) -> Sequence[float]:
+    def frames(
+        self, seconds: float, frames_per_second: float, detail: Detail, cuts: Sequence[float] = ()
+    ) -> Sequence[float]:
         """So many a second as the model was trained on, in whole pairs, as long as the tokens are enough for them.
 
         Source: `sample_frames` of Qwen2-VL's video processor in transformers.
@@ -110,7 +113,8 @@ class QwenVl:
         wanted = min(max(seconds * rate, int(self._video["min_frames"])), most)
         count = max(1, int(wanted) // together * together)
         # In the middle of a frame, where no rounding of its time can hide it.
-        return [(int(place * total / count) + 0.5) / frames_per_second for place in range(count)]
+        moments = [(int(place * total / count) + 0.5) / frames_per_second for place in range(count)]
+        return with_scenes(moments, cuts, seconds=seconds, most=most, each=together)
 
     def audio(self, samples: Floats, detail: Detail) -> Prepared:
         """Not taken."""
@@ -156,27 +160,36 @@ class QwenVl:
         return steps, height // self._patching.token, width // self._patching.token
 
     def _prepared(
-        self, modality: Modality, patches: NDArray[np.uint8], grid: Grid, step: float | None, start: float | None
+        self,
+        modality: Modality,
+        patches: NDArray[np.uint8],
+        grid: Grid,
+        step: float | None = None,
+        film: Film | None = None,
     ) -> Prepared:
         steps, rows, columns = grid
+        time, row, column = np.indices(grid, dtype=np.int32).reshape(3, -1)
+        if film is not None and step is not None:
+            time = self._ticks(film, step, steps)[time]
         return Prepared(
             modality=modality,
             inputs={"patches": patches, "grid": np.array(grid, np.int64)},
             frame=(FramePiece(slots=steps * rows * columns),),
-            positions=self._positions(grid, step),
+            positions=np.stack([time, row, column]),
             grid=grid,
             regions=np.tile(grid_regions(rows, columns), (steps, 1)),
             seconds_per_step=step,
-            start_s=start,
+            start_s=None if film is None else film.times_s[0],
         )
 
-    def _positions(self, grid: Grid, step: float | None) -> Positions:
-        """Time, row and column of each token; time goes on by the clock where the model has one."""
-        time, row, column = np.indices(grid).reshape(3, -1)
-        if step is not None and self._ticks_per_second is not None:
+    def _ticks(self, film: Film, step: float, steps: int) -> NDArray[np.int32]:
+        """The time of each step in positions: by the clock where the model has one, else one by one."""
+        ticks = np.arange(steps, dtype=np.float32)
+        if self._ticks_per_second is not None:
             # In float32, as the reference has it: a step that ends on a tick may fall to either side of it.
-            time = (time.astype(np.float32) * np.float32(step) * np.float32(self._ticks_per_second)).astype(np.int64)
-        return np.stack([time, row, column]).astype(np.int32)
+            begin = np.array(film.times_s[:: self._patching.frames], np.float32) - np.float32(film.times_s[0])
+            ticks = (ticks * np.float32(step) if film.even else begin) * np.float32(self._ticks_per_second)
+        return ticks.astype(np.int32)
 
 
 def _budget(parameters: Mapping[str, Any]) -> PixelBudget:
