@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bus.contracts import Modality
-from bus.errors import InvalidInputError
+from bus.errors import InvalidInputError, ModelUnsupportedError
 from functions.context import Context
 from functions.stages.blame import about
 from functions.stages.parts import Block
@@ -26,10 +26,18 @@ async def soft_tokens(context: Context[Any], block: Block) -> SoftTokens:
         block: With embeddings.
 
     Raises:
+        ModelUnsupportedError: A composition that was made for another model.
         InvalidInputError: It has none, or of another width than the model's.
         ObjectMissingError: They are nowhere any more.
     """
     held, model = block.block, context.model
+    if held.composition is not None and held.embeddings is not None and held.embeddings.shape[1] != model.hidden:
+        raise ModelUnsupportedError(
+            f"media {block.part}: {model.ref} takes no {held.modality}: it has no encoder of its own, and "
+            f"the composition {held.composition} was made for another one; send text, or choose another model",
+            part=block.part,
+            model=model.ref,
+        )
     if held.embeddings is None or held.embeddings.shape[1] != model.hidden:
         have = "no embeddings" if held.embeddings is None else f"embeddings of {held.embeddings.shape[1]} dimensions"
         raise InvalidInputError(

@@ -25,6 +25,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--image", "images", multiple=True, type=_FILE, help="A picture; several are fine.")
 @click.option("--audio", "audio", multiple=True, type=_FILE, help="A recording; several are fine.")
 @click.option("--video", "videos", multiple=True, type=_FILE, help="A film; several are fine.")
+@click.option("--model", default="chat", show_default=True, help="Any chat model that is installed.")
+@click.option(
+    "--detail", type=click.Choice(["low", "high", "auto"]), help="How closely pictures and films are looked at."
+)
+@click.option("--read", is_flag=True, help="Read the text on the pictures, too.")
 @click.option("--speak", type=click.Path(dir_okay=False, path_type=Path), help="File for the spoken answer.")
 @click.option("--voice", default="af_heart", show_default=True, help="Voice of the spoken answer.")
 @click.option("--max-tokens", default=128, show_default=True, help="The most tokens of the answer.")
@@ -34,13 +39,16 @@ def ask(
     images: Sequence[Path],
     audio: Sequence[Path],
     videos: Sequence[Path],
+    model: str,
+    detail: str | None,
+    read: bool,
     speak: Path | None,
     voice: str,
     max_tokens: int,
     with_trace: bool,
 ) -> None:
     """Ask about text, pictures, recordings and films: QUESTION may be empty when a recording asks it."""
-    body = chat_body(question, images, audio, videos, max_tokens)
+    body = chat_body(question, images, audio, videos, max_tokens, detail=detail, read=read) | {"model": model}
     if speak is not None:
         body |= {"modalities": ["text", "audio"], "audio": {"voice": voice, "format": audio_format(speak)}}
     with open_gateway() as gateway:
@@ -50,12 +58,21 @@ def ask(
 
 
 def chat_body(
-    question: str, images: Sequence[Path], audio: Sequence[Path], videos: Sequence[Path], max_tokens: int
+    question: str,
+    images: Sequence[Path],
+    audio: Sequence[Path],
+    videos: Sequence[Path],
+    max_tokens: int,
+    *,
+    detail: str | None = None,
+    read: bool = False,
 ) -> dict[str, Any]:
     """A chat completion request with the files inside, as OpenAI's API takes them."""
+    look: dict[str, Any] = {} if detail is None else {"detail": detail}
+    ocr: dict[str, Any] = {"ocr": True} if read else {}
     parts: list[dict[str, Any]] = []
-    parts += [{"type": "image_url", "image_url": {"url": _data_url(path)}} for path in images]
-    parts += [{"type": "video_url", "video_url": {"url": _data_url(path)}} for path in videos]
+    parts += [{"type": "image_url", "image_url": {"url": _data_url(path), **look, **ocr}} for path in images]
+    parts += [{"type": "video_url", "video_url": {"url": _data_url(path), **look}} for path in videos]
     parts += [
         {"type": "input_audio", "input_audio": {"data": _base64(path), "format": path.suffix.lstrip(".") or "wav"}}
         for path in audio

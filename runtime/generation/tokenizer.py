@@ -146,7 +146,7 @@ class ChatTokenizer:
             return self._template.render(
                 messages=list(messages), add_generation_prompt=True, tools=None, documents=None
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError) as error:  # the latter from one that adds what is no text to a text
             raise InvalidInputError(f"the model's chat template refuses these messages: {error}") from error
 
 

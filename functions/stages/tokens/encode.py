@@ -78,7 +78,7 @@ async def _encoded(
         return context.cancelled
 
     if len(waiting) == 1:
-        with about(waiting[0].part):
+        with about(waiting[0].part, encoder.ref):
             found = await encoder.encode(prepared, tenant=tenant, cancelled=cancelled)
     else:
         found = await encoder.encode(prepared, tenant=tenant, cancelled=cancelled)

@@ -93,7 +93,7 @@ async def prepare(context: Context[Preparer], inputs: PrepareInputs) -> PrepareO
     prepared: list[PreparedMedia] = []
     for item in inputs.media:
         context.check()
-        with about(item.part):
+        with about(item.part, model.ref):
             _check_taken(model, inputs.modality)
             chosen = options.get(item.part) or MediaOptions(part=item.part)
             prepared += await _piece(context, inputs, item, chosen)

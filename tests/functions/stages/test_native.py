@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from bus.contracts import Result, Span
-from bus.errors import InvalidInputError, error_from_code
+from bus.errors import InvalidInputError, MediaTooLargeError, ObjectMissingError, error_from_code
 from bus.store.media import save_media
 from functions.client import PipelineClient
 from functions.environment import FunctionEnvironment
+from functions.explain import Explainer
 from functions.flow.catalog import Pipelines
 from functions.registry import registry
 from tests.functions.stages import native_model
@@ -210,3 +211,40 @@ async def test_an_encoder_of_another_version_is_refused_by_the_decoder(chat: Cha
     blocks = [{"part": part, "block": {**inner, "encoder": name}} for part, name in enumerate(("eyes@1", "eyes@0"))]
     with pytest.raises(InvalidInputError, match="media 1 was encoded by eyes@0, the language model is eyes@1"):
         await chat.environment.run("fuse", {"messages": [user({"part": 0}, {"part": 1})], "pictures": blocks})
+
+
+async def test_media_over_a_limit_are_refused_with_the_limit_and_the_model(chat: Chat) -> None:
+    ref = await chat.keep(scene(300, 200))
+    inputs = {
+        "media": [{"part": 3, "ref": ref}],
+        "modality": "image",
+        "model": "eyes",
+        "limits": {"max_pixels": 50_000},
+    }
+    with pytest.raises(
+        MediaTooLargeError, match=r"media 3 for eyes@1: the image is .*; at most 50,000 are taken"
+    ) as told:
+        await chat.environment.run("tokens.prepare", inputs)
+    assert (told.value.details["part"], told.value.details["model"]) == (3, "eyes@1")
+
+
+async def test_a_block_that_has_vanished_says_which_media_it_was_of(chat: Chat) -> None:
+    ref = await chat.keep(scene(224, 224))
+    inputs = {"media": [{"part": 0, "ref": ref}], "modality": "image", "model": "eyes"}
+    prepared = await chat.environment.run("tokens.prepare", inputs)
+    (block,) = (await chat.environment.run("tokens.encode", prepared))["blocks"]
+    block["block"]["embeddings"] |= {"inline": None, "key": "tensors/" + "0" * 64, "digest": "0" * 64}
+    with pytest.raises(ObjectMissingError, match="media 0: "):
+        await chat.environment.run("fuse", {"messages": [user({"part": 0})], "pictures": [block], "model": "eyes"})
+
+
+async def test_what_an_answer_of_a_native_model_needed_is_told(chat: Chat) -> None:
+    plans = [plan for plan in Pipelines.load(registry) if plan.pipeline.startswith("explain")]
+    client = await chat.environment.serve(*plans)
+    client.pipelines = Pipelines([*chat.client.pipelines, *plans])
+    result = await chat.ask([user({"part": 0}, {"text": WHAT})], [scene(120, 90, 8)])
+    explanation = await Explainer(client, chat.environment.store).explain(result.request, parts=1, draw=False)
+    assert explanation.answer == answer(result)["text"]
+    assert explanation.model == "eyes"
+    assert set(explanation.modalities) == {"image", "text"}
+    assert explanation.parts[0].nats == explanation.modalities["image"] != 0
