@@ -181,7 +181,7 @@ async def test_one_bad_picture_in_ten_is_named(chat: Chat) -> None:
     pictures[6] = pictures[6][: len(pictures[6]) // 2]
     error = await refused(chat, [user(*({"part": place} for place in range(10)))], pictures)
     assert (error["code"], error["part"]) == ("media_unreadable", 6)
-    assert error["message"].startswith("media 6: ")
+    assert error["message"].startswith("media 6 for eyes@1: ")
 
 
 async def test_more_pictures_than_the_context_are_refused_before_they_are_encoded(chat: Chat) -> None:
