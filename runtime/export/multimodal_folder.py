@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.export.chat_folder import build_chat
@@ -35,7 +36,7 @@ def build(job: BuildJob) -> Built:
     if family is None:
         raise ModelUnsupportedError(f"encoders of model_type {config.model_type!r} are not built here")
     chat = build_chat(job, family.beside, in_parts=True, change=family.template)
-    encoders = _encoders(job, config, family, chat.dims["hidden"])
+    encoders = _encoders(job, config, family, chat.dims)
     _check_places(job, FAMILIES[config.model_type](encoders.parameters))
     for name, graph in encoders.graphs.items():
         graph.save(job.out / name)
@@ -43,14 +44,15 @@ def build(job: BuildJob) -> Built:
     return Built(dims=chat.dims, parameters={**chat.parameters, PARAMETERS: multimodal})
 
 
-def _encoders(job: BuildJob, config: ModelConfig, family: EncoderFamily, hidden: int) -> Encoders:
+def _encoders(job: BuildJob, config: ModelConfig, family: EncoderFamily, dims: Mapping[str, int]) -> Encoders:
     read = CheckedTensors(EncoderTensors(SafetensorsFolder(job.raw), family.homes))
     encoders = family.build(
         EncoderJob(
             config=family.described(config),
             preprocessing=Preprocessing.read(job.raw),
             read=read,
-            hidden=hidden,
+            hidden=dims["hidden"],
+            context=dims["context"],
             tokens=_tokens(job),
         )
     )

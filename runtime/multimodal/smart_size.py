@@ -25,9 +25,9 @@ class PixelBudget:
     fewest: int
     most: int
 
-    def within(self, pixels: int | None) -> PixelBudget:
-        """The same with no more than some pixels; None: as it is."""
-        if pixels is None or pixels >= self.most:
+    def within(self, pixels: int) -> PixelBudget:
+        """The same with no more than some pixels."""
+        if pixels >= self.most:
             return self
         return replace(self, fewest=min(self.fewest, pixels), most=pixels)
 

@@ -23,6 +23,7 @@ class EncoderJob:
         read: Gives a weight by its name, under the beginnings that the family's `homes` map to, and the shape that it
             must have, float32.
         hidden: Width of the decoder's embeddings.
+        context: The most tokens of a prompt and its answer.
         tokens: Ids of all tokens by their text.
     """
 
@@ -30,6 +31,7 @@ class EncoderJob:
     preprocessing: Preprocessing
     read: CheckedTensors
     hidden: int
+    context: int
     tokens: Mapping[str, int]
 
     def token(self, number: int) -> str:

@@ -22,6 +22,8 @@ _MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27
 _BICUBIC = 3
 _TOKEN = 28 * 28
 _FILM_TOKENS = 128_000
+_SHARE = 3 / 4
+"""Of a prompt and its answer that one picture or film may be, where nobody asks for more."""
 
 
 def vision(job: EncoderJob, shape: QwenTowerShape, ticks_per_second: float | None) -> Encoders:
@@ -49,6 +51,7 @@ def vision(job: EncoderJob, shape: QwenTowerShape, ticks_per_second: float | Non
         "image": _pixels(image, 4 * _TOKEN, 1280 * _TOKEN),
         "video": _video(job.preprocessing, normalisation),
         "ticks_per_second": ticks_per_second,
+        "most_tokens": int(job.context * _SHARE),
     }
     return Encoders({VISION: qwen_vision(shape, job.read, normalisation)}, parameters)
 

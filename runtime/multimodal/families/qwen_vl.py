@@ -51,6 +51,7 @@ class QwenVl:
         self._picture_budget = _budget(parameters["image"])
         self._video: Mapping[str, Any] = parameters["video"]
         self._film_budget = _budget(self._video)
+        self._most_tokens = int(parameters["most_tokens"])
         ticks = parameters["ticks_per_second"]
         self._ticks_per_second = None if ticks is None else float(ticks)
 
@@ -60,10 +61,10 @@ class QwenVl:
         Raises:
             LimitExceededError: It is far longer than it is wide.
         """
-        tokens = detail.max_tokens
+        tokens = self._tokens(detail)
         if detail.level == "low":
-            tokens = min(_LOW_TOKENS, _LOW_TOKENS if tokens is None else tokens)
-        budget = self._picture_budget.within(None if tokens is None else tokens * self._patching.token**2)
+            tokens = min(_LOW_TOKENS, tokens)
+        budget = self._picture_budget.within(tokens * self._patching.token**2)
         return smart_size(width, height, self._patching.token, budget)
 
     def image(self, picture: Image, detail: Detail) -> Prepared:
@@ -105,10 +106,9 @@ class QwenVl:
         rate = float(self._video["frames_per_second"]) / (2 if detail.level == "low" else 1)
         together = self._patching.frames
         most = min(int(self._video["max_frames"]), total)
-        if detail.max_tokens is not None:
-            # No frame gets fewer tokens than a frame needs to be made out.
-            needed = max(1, self._film_budget.fewest // self._patching.token**2)
-            most = min(most, max(1, detail.max_tokens // needed) * together)
+        # No frame gets fewer tokens than a frame needs to be made out.
+        needed = max(1, self._film_budget.fewest // self._patching.token**2)
+        most = min(most, max(1, self._tokens(detail) // needed) * together)
         most = most // together * together
         wanted = min(max(seconds * rate, int(self._video["min_frames"])), most)
         count = max(1, int(wanted) // together * together)
@@ -147,8 +147,11 @@ class QwenVl:
         most = max(min(budget.most, all_pixels * together // count), int(budget.fewest * 1.05))
         if detail.level == "low":
             most = budget.fewest
-        shared = None if detail.max_tokens is None else detail.max_tokens // -(-count // together) * token
-        return budget.within(most).within(shared)
+        return budget.within(most).within(self._tokens(detail) // -(-count // together) * token)
+
+    def _tokens(self, detail: Detail) -> int:
+        """The most tokens of a piece."""
+        return self._most_tokens if detail.max_tokens is None else detail.max_tokens
 
     def _resized(self, first: Image, others: Iterator[Image], size: tuple[int, int]) -> Iterator[NDArray[np.uint8]]:
         yield np.asarray(first.resize(size, self._resample))

@@ -21,6 +21,7 @@ PARAMETERS: dict[str, Any] = {
     "encoders": {"image": "vision.onnx", "video": "vision.onnx"},
     "image_token": "<|image_pad|>", "video_token": "<|video_pad|>",
     "patch": 14, "frames": 2, "merge": 2, "window": 4, "resample": 3, "ticks_per_second": None,
+    "most_tokens": 96_000,
     "image": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280},
     "video": {
         "min_pixels": 128 * 28 * 28, "max_pixels": 768 * 28 * 28, "frames_per_second": 2.0, "min_frames": 4,
@@ -81,3 +82,11 @@ def test_frames_are_taken_as_the_reference_takes_them() -> None:
 def test_sound_is_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match="no audio"):
         QwenVl(PARAMETERS).audio(np.zeros(16_000, np.float32), PLAIN)
+
+
+def test_a_picture_and_a_film_are_no_more_than_the_model_has_room_for() -> None:
+    family = QwenVl({**PARAMETERS, "most_tokens": 1000, "image": {"min_pixels": 3136, "max_pixels": 12_845_056}})
+    assert 900 < family.image(Image.new("RGB", (4000, 3000)), PLAIN).tokens <= 1000
+    moments = family.frames(600, 25.0, PLAIN)
+    shown = Film((Image.new("RGB", (1920, 1080)) for _ in moments), moments, 600)
+    assert 700 < family.video(shown, PLAIN).tokens <= 1000
