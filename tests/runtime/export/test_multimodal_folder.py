@@ -20,7 +20,7 @@ from runtime.export.hugging_face import BuildOptions, build_model
 from runtime.multimodal.known import exact_pixels, family_of
 from runtime.repository import Catalog, Repository
 from tests.runtime import reference
-from tests.runtime.multimodal.test_llava_onevision import GRIDS, IMAGE, TEMPLATE, TEXT, TILE, TOWER, VIDEO
+from tests.runtime.multimodal.llava_pair import GRIDS, IMAGE, TEMPLATE, TEXT, TILE, TOWER, VIDEO
 from tests.runtime.multimodal.words import number, tokenizer
 
 OPTIONS = BuildOptions(id="small", quantisation="float32", context_tokens=256)
