@@ -38,6 +38,8 @@ def _build(job: EncoderJob) -> Encoders:
         **_MARKS,
         **{name: job.token(number) for name, number in numbers.items()},
         "encoders": {**seen.parameters["encoders"], "audio": AUDIO},
+        # A film leaves room for its sound.
+        "most_tokens": job.context // 2,
         "ticks_per_block": int(ticks * config.number("seconds_per_chunk", 2)),
     }
     return Encoders({**seen.graphs, AUDIO: graph}, parameters)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.contracts import FramePiece, Modality
-from bus.errors import LimitExceededError, MediaUnreadableError, ModelUnsupportedError
+from bus.errors import MediaUnreadableError, ModelUnsupportedError
 from runtime.multimodal.family import Detail, Film, Laid, split
 from runtime.multimodal.hearing import HOP, SECONDS_PER_TOKEN, Hearing
 from runtime.multimodal.prepared import Floats, Prepared, in_a_row
@@ -42,9 +42,10 @@ class QwenAudio:
     def audio(self, samples: Floats, detail: Detail) -> Prepared:
         """The clip; one that is longer than the model hears at once in several, each as if it were alone.
 
+        All of it is heard, whatever the detail: what is too much for a budget is merged behind the encoder.
+
         Raises:
             MediaUnreadableError: It holds no sound.
-            LimitExceededError: It takes more tokens than it may.
         """
         if not len(samples):
             raise MediaUnreadableError("the clip has no samples; send one with sound")
@@ -52,7 +53,6 @@ class QwenAudio:
         windows = [samples[start : start + long] for start in range(0, len(samples), long)]
         heard = [self._hearing.chunks(window, self._frames) for window in windows]
         counts = [self._hearing.tokens(one["counted"]) for one in heard]
-        check_tokens(sum(counts), len(samples), detail)
         frame = [FramePiece(slots=counts[0])]
         for count in counts[1:]:
             frame += [FramePiece(text=self._between), FramePiece(slots=count)]
@@ -98,19 +98,3 @@ class QwenAudio:
     def join(self, picture: Laid, sound: Laid) -> Laid | None:
         """Pictures are not taken."""
         return None
-
-
-def check_tokens(tokens: int, samples: int, detail: Detail) -> None:
-    """Refuse a clip that is too long for its budget: there is no way to hear half of it.
-
-    Raises:
-        LimitExceededError: It is.
-    """
-    if detail.max_tokens is not None and tokens > detail.max_tokens:
-        seconds = detail.max_tokens * SECONDS_PER_TOKEN
-        raise LimitExceededError(
-            f"a clip of {samples / HOP / 100:.1f} s takes {tokens} tokens; {detail.max_tokens} are left for it, "
-            f"{seconds:.1f} s: cut it",
-            tokens=tokens,
-            max_tokens=detail.max_tokens,
-        )

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from bus.contracts import FramePiece, Modality
 from bus.errors import MediaUnreadableError
-from runtime.multimodal.families.qwen_audio import check_tokens
 from runtime.multimodal.families.qwen_vl import QwenVl
 from runtime.multimodal.family import Detail, Film, Laid, split
 from runtime.multimodal.hearing import SECONDS_PER_TOKEN, Hearing
@@ -68,17 +67,15 @@ class QwenOmni:
         return self._seen.frames(seconds, frames_per_second, detail, cuts)
 
     def audio(self, samples: Floats, detail: Detail) -> Prepared:
-        """The clip, of any length.
+        """The clip, of any length; see `QwenAudio.audio` for budgets.
 
         Raises:
             MediaUnreadableError: It holds no sound.
-            LimitExceededError: It takes more tokens than it may.
         """
         if not len(samples):
             raise MediaUnreadableError("the clip has no samples; send one with sound")
         heard = self._heard.chunks(samples, self._padded_frames)
         tokens = self._heard.tokens(heard["counted"])
-        check_tokens(tokens, len(samples), detail)
         return Prepared(
             modality=Modality.AUDIO,
             inputs=heard,
