@@ -27,7 +27,7 @@ class Lenient(BaseModel):
 class MediaUrl(Lenient):
     """Media by `data:`, `http:` or `https:` URL.
 
-    `max_tokens` and `ocr` are extensions of OpenAI's shape.
+    `max_tokens`, `ocr` and `transcribe` are extensions of OpenAI's shape.
     """
 
     url: str
@@ -44,6 +44,7 @@ class MediaUrl(Lenient):
         description="Of an image: read the text on it, too. Its lines follow the image in the prompt, each with where "
         "it stands, and are listed in `omnibus.sources`.",
     )
+    transcribe: bool = Field(default=False, description="Of a video: write down what is said, too; see `input_audio`.")
 
 
 class InputAudio(Lenient):
@@ -52,6 +53,12 @@ class InputAudio(Lenient):
     data: str = Field(description="Base64.")
     format: str = Field(default="wav", description="Such as wav or mp3.")
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, description="An extension, see `image_url`.")
+    transcribe: bool = Field(
+        default=False,
+        description="An extension: write down what is said, too, for a model that hears by itself, or that only sees a "
+        "film. It follows the piece in the prompt, sentence by sentence with its seconds, and is listed in "
+        "`omnibus.sources`. Where another model hears for the language model, it is what that gets in any case.",
+    )
 
 
 class ChatPart(Lenient):
@@ -74,12 +81,14 @@ class ChatMedia:
         places: Where in the body each one is, such as `messages.0.content.1`.
         options: How those are to be looked at that are not as usual.
         read: Those whose text is to be read, too.
+        listen: Those whose words are to be written down, too.
     """
 
     sources: list[MediaSource] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     options: list[MediaOptions] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
+    listen: list[int] = field(default_factory=list)
 
     def add(self, source: MediaSource, where: str, wanted: MediaUrl | InputAudio | str) -> ContentPart:
         """Note a piece; returns what stands for it in its message."""
@@ -93,6 +102,8 @@ class ChatMedia:
                 self.options.append(options)
             if isinstance(wanted, MediaUrl) and wanted.ocr:
                 self.read.append(part)
+            if wanted.transcribe:
+                self.listen.append(part)
         return ContentPart(part=part)
 
     def inputs(self) -> dict[str, Any]:

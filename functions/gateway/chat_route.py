@@ -39,6 +39,8 @@ class Route:
                 found.setdefault("model", self.model.manifest.ref)
             if media.options:
                 found["options"] = [one.model_dump() for one in media.options]
+            if media.listen:
+                found["listen"] = list(media.listen)
         return found
 
 

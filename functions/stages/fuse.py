@@ -20,7 +20,7 @@ from functions.stages.parts import Block, Message, SamplingOptions, Transcript
 from functions.stages.phrases import Media, message_pieces
 from functions.stages.pieces import Markup, Piece, SoftTokens
 from functions.stages.prompt import LANGUAGE_MODEL, FusedPrompt, is_language_model
-from functions.stages.reading import written_on
+from functions.stages.reading import said_in, written_on
 from functions.stages.soft import native_media, soft_tokens
 from functions.stages.sources import Source, sources_of
 from functions.stages.template import filled, hole
@@ -166,9 +166,9 @@ async def _native(context: Context[Fusion], inputs: FuseInputs) -> Sequence[Piec
     """The prompt of a model that takes media itself."""
     family = context.model.family
     assert family is not None
-    media = await native_media(context, family, inputs.native, (*inputs.speech, *inputs.soundtracks))
-    written = written_on(inputs.pages)
-    return list(native_pieces(context.model.tokenizer, family.placeholders, inputs.messages, media, written))
+    media = await native_media(context, family, inputs.native)
+    told = written_on(inputs.pages) | said_in(inputs.heard)
+    return list(native_pieces(context.model.tokenizer, family.placeholders, inputs.messages, media, told))
 
 
 def _says_something(piece: Piece) -> bool:

@@ -28,7 +28,7 @@ def native_pieces(
     placeholders: Mapping[Modality, str],
     messages: Sequence[Message],
     media: Media,
-    written: Mapping[int, str],
+    told: Mapping[int, Words],
 ) -> Iterator[Piece]:
     """The pieces of a prompt.
 
@@ -37,13 +37,13 @@ def native_pieces(
         placeholders: What its template writes for each kind of media.
         messages: The chat.
         media: What its media became.
-        written: What is written on pictures, with its places.
+        told: What is written on pictures and said in clips: text that stands behind the piece that it is of.
 
     Raises:
         InvalidInputError: A message refers to media that no encoder has seen.
         ModelUnsupportedError: The model's template has no place for some of what the messages hold.
     """
-    chat = _Chat(media, written)
+    chat = _Chat(media, told)
     rendered = tokenizer.chat([chat.message(message) for message in messages])
     places = _Places(placeholders, chat.shown)
     if holes_in(rendered) != set(range(len(chat.words))):
@@ -59,8 +59,8 @@ def native_pieces(
 class _Chat:
     """Messages as the template takes them, and what it does not see of them."""
 
-    def __init__(self, media: Media, written: Mapping[int, str]) -> None:
-        self._media, self._written = media, written
+    def __init__(self, media: Media, told: Mapping[int, Words]) -> None:
+        self._media, self._told = media, told
         self.words: list[list[Piece]] = []
         self.shown: list[tuple[Modality, int, Sequence[Piece]]] = []
 
@@ -84,8 +84,8 @@ class _Chat:
             yield {"type": soft.modality.value}
         elif pieces:
             yield self._text(*pieces)
-        if text := self._written.get(content.part):
-            yield self._text(Words(Modality.IMAGE, text, content.part))
+        if words := self._told.get(content.part):
+            yield self._text(words)
 
     def _text(self, *pieces: Piece) -> dict[str, str]:
         self.words.append(list(pieces))

@@ -37,7 +37,7 @@ class Media:
         frames: Sequence[tuple[Block, SoftTokens]],
         speech: Sequence[Block],
         soundtracks: Sequence[Block],
-        written: Mapping[int, str],
+        written: Mapping[int, Words],
     ) -> None:
         self._written = written
         self._images = {block.part: soft for block, soft in images}
@@ -55,8 +55,8 @@ class Media:
         """
         if part in self._images:
             shown = list(_sentence("This is a picture of a", Modality.IMAGE, [self._images[part]]))
-            text = self._written.get(part)
-            return [*shown, Words(Modality.IMAGE, f" {text}", part)] if text else shown
+            words = self._written.get(part)
+            return [*shown, Words(words.modality, f" {words.text}", part)] if words else shown
         if part in self._frames:
             shown = list(_sentence("This is a video of a", Modality.VIDEO, _different(self._frames[part])))
             said = self._soundtracks.get(part, "").strip()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bus.contracts import Modality
 from bus.errors import InvalidInputError, ModelUnsupportedError
 from functions.context import Context
 from functions.stages.blame import about
@@ -54,7 +53,7 @@ async def soft_tokens(context: Context[Any], block: Block) -> SoftTokens:
 
 
 async def native_media(
-    context: Context[Any], family: MultimodalFamily, blocks: Sequence[Block], said: Sequence[Block]
+    context: Context[Any], family: MultimodalFamily, blocks: Sequence[Block]
 ) -> dict[int, list[Piece]]:
     """What stands for each piece of media in the prompt of a model that takes media itself.
 
@@ -62,7 +61,6 @@ async def native_media(
         context: Of the running stage; its model has `hidden` and `ref`.
         family: Of the model.
         blocks: Of the model's own encoders; a film's picture comes before its sound.
-        said: Transcripts of what the model cannot hear.
 
     Raises:
         InvalidInputError: A block that another model, or another version of this one, has encoded.
@@ -78,9 +76,6 @@ async def native_media(
         before = pieces[-1] if pieces else None
         together = _joined(family, before, soft) if isinstance(before, SoftTokens) else None
         media[block.part] = [*pieces, soft] if together is None else [*pieces[:-1], together]
-    for block in said:
-        text = (block.block.text or "").strip()
-        media.setdefault(block.part, []).extend([Words(Modality.AUDIO, text, block.part)] if text else [])
     return media
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from bus.contracts import Contract, MediaLimits
 from bus.ports import Array
 from bus.store.media import load_media
@@ -21,6 +23,8 @@ class AudioPreprocessInputs(Contract):
     """Sound files in the object store; films give their sound track."""
 
     clips: tuple[MediaItem, ...] = ()
+    parts: tuple[int, ...] | None = Field(default=None, description="Of those of these parts alone; None: of all.")
+    silent: bool = Field(default=False, description="Whether films without sound are left out, and not refused.")
     limits: MediaLimits = MediaLimits()
 
 
@@ -55,11 +59,14 @@ async def preprocess(context: Context[VoiceActivity], inputs: AudioPreprocessInp
     """
     clips: list[AudioTensor] = []
     for item in inputs.clips:
+        if inputs.parts is not None and item.part not in inputs.parts:
+            continue
         context.check()
         with about(item.part):
             data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
-            samples = await context.run(_decode, data, inputs.limits)
-        clips.append(await audio_tensor(context, item, samples))
+            samples = await context.run(_decode, data, inputs.limits, inputs.silent)
+        if samples is not None:
+            clips.append(await audio_tensor(context, item, samples))
     context.note(clips=len(clips), seconds=round(sum(clip.seconds for clip in clips), 3))
     return AudioPreprocessOutputs(clips=tuple(clips))
 
@@ -82,7 +89,8 @@ async def audio_tensor(context: Context[VoiceActivity], item: MediaItem, samples
     )
 
 
-def _decode(data: bytes, limits: MediaLimits) -> Array:
+def _decode(data: bytes, limits: MediaLimits, silent: bool) -> Array | None:
     from runtime.media.audio import decode
+    from runtime.media.video import sound
 
-    return decode(data, limits)
+    return sound(data, limits) if silent else decode(data, limits)

@@ -22,6 +22,7 @@ class KeepInputs(Contract):
     model: str | None = None
     options: tuple[MediaOptions, ...] | None = None
     read: tuple[int, ...] | None = None
+    listen: tuple[int, ...] | None = None
     answer: str | None = Field(default=None, description="Given where the chat is asked again to explain its answer.")
 
 

@@ -16,9 +16,11 @@ from functions.flow.catalog import Pipelines
 from functions.registry import registry
 from runtime.media import audio, video
 from runtime.multimodal.family import Detail, Film
+from runtime.repository import Repository
 from tests.made.films import drifting, film
 from tests.made.pictures import saved
 from tests.made.sounds import wav
+from tests.made.voice import said
 from tests.runtime.multimodal import merged
 from tests.runtime.multimodal.drawn import scene
 from tests.runtime.multimodal.heard import RATE, sound
@@ -60,6 +62,7 @@ async def answered(
     client: tuple[FunctionEnvironment, PipelineClient],
     turns: list[list[dict[str, Any]]],
     media: list[tuple[bytes, Modality]],
+    **inputs: Any,
 ) -> dict[str, Any]:
     """The pipeline's answer; the user and the assistant take turns."""
     environment, pipeline = client
@@ -73,6 +76,7 @@ async def answered(
         ],
         "model": "small",
         "sampling": {"max_tokens": 24},
+        **inputs,
     }
     async with pipeline.submit("native", given) as running:
         answer: dict[str, Any] = (await running.outputs())["answer"]
@@ -123,3 +127,26 @@ async def test_a_silent_film_is_a_film_and_its_silence_is_remembered(
         check(found, pair, text, ("video", seen(pair, SILENT)))
     statistics = environment.encoder_cache.statistics
     assert (statistics["hits"], statistics["misses"]) == (2, 2)  # of its picture and of its track
+
+
+@pytest.mark.models
+async def test_what_is_said_is_written_down_beside_the_sound_where_that_is_asked_for(
+    pair: Pair, client: tuple[FunctionEnvironment, PipelineClient]
+) -> None:
+    root, demo = pair.served._folder.parent.parent, Repository().root
+    for name in ("whisper-base", "silero-vad"):
+        (root / name).symlink_to(demo / name)
+    question = said("What is the capital of Japan?")  # 24 kHz
+    spoken = wav(np.concatenate([np.zeros(24_000, np.float32), question]), 24_000)
+    turns, media = [[{"part": 0}, {"part": 1}]], [(spoken, Modality.AUDIO), (SILENT, Modality.VIDEO)]
+    plain = await answered(client, turns, media)
+    told = await answered(client, turns, media, listen=[0, 1])
+    (segment,) = told["sources"][0]["segments"]
+    assert segment["text"] == "What is the capital of Japan?"
+    assert 0.5 < segment["start_s"] < 1.5 < segment["end_s"] < 4
+    assert told["transcripts"][0]["text"] == segment["text"]
+    assert told["sources"][1]["segments"] == []
+    assert plain["sources"][0]["segments"] == []
+    assert told["sources"][0]["tokens"] > plain["sources"][0]["tokens"]
+    assert told["sources"][0]["spans"] == plain["sources"][0]["spans"]
+    assert told["sources"][1]["tokens"] == plain["sources"][1]["tokens"]
