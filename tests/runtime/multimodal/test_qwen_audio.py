@@ -3,104 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2AudioConfig,
-    Qwen2AudioForConditionalGeneration,
-    WhisperFeatureExtractor,
-)
-from transformers.models.qwen2_audio.processing_qwen2_audio import Qwen2AudioProcessor
 
 from bus.errors import MediaUnreadableError, ModelUnsupportedError
 from runtime.generation.request import MEDIA_TOKEN
 from runtime.multimodal.families.qwen_audio import QwenAudio
 from runtime.multimodal.family import Detail
-from runtime.multimodal.prepared import Prepared
-from tests.runtime import reference
 from tests.runtime.multimodal import merged
-from tests.runtime.multimodal.heard import RATE, sound
-from tests.runtime.multimodal.served import Prompt, Served
-from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
+from tests.runtime.multimodal.heard import sound
+from tests.runtime.multimodal.qwen_audio_pair import AUDIO, BEGIN, CLIP, END, Pair, Right, make
+from tests.runtime.multimodal.served import Prompt
+from tests.runtime.multimodal.words import number
 
-Floats = NDArray[np.float32]
-BEGIN, AUDIO, END = "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>"
-CLIP = f"{BEGIN}{AUDIO}{END}"
 PLAIN = Detail()
 PARAMETERS: dict[str, Any] = {
     "encoders": {"audio": "audio.onnx"}, "mels": 24, "window_frames": 3000, "audio_token": AUDIO, "begin": BEGIN,
     "end": END,
 }  # fmt: skip
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{% for part in message.content %}"
-    "{% if part.type == 'text' %}{{ part.text }}{% else %}Audio 1: " + CLIP + "\n{% endif %}{% endfor %}<|im_end|>\n"
-    "{% endfor %}<|im_start|>assistant\n"
-)
-TEXT: dict[str, Any] = {
-    "model_type": "qwen2", "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048,
-    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-}  # fmt: skip
-TOWER = {
-    "model_type": "qwen2_audio_encoder", "d_model": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
-    "encoder_ffn_dim": 80, "num_mel_bins": 24,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Right:
-    """What the reference makes of a prompt."""
-
-    ids: list[int]
-    mels: torch.Tensor
-    features: list[Floats]
-    embedded: torch.Tensor
-
-
-@dataclass(frozen=True)
-class Pair:
-    model: PreTrainedModel
-    words: PreTrainedTokenizerFast
-    processor: Any
-    served: Served
-
-    def right(self, text: str, *clips: Floats) -> Right:
-        """The reference's inputs and merged embeddings; `text` has a placeholder for each clip."""
-        given = self.processor(text=text, audio=list(clips), sampling_rate=RATE, return_tensors="pt")
-        embedded = merged.embedded(self.model, self.model.model.language_model, **given)
-        slots = given["input_ids"][0] == number(self.words, AUDIO)
-        mask = given["feature_attention_mask"]
-        counts = [((int(frames) - 1) // 2 + 1 - 2) // 2 + 1 for frames in mask.sum(-1)]
-        features = [one.numpy() for one in torch.split(embedded[slots], counts)]
-        return Right(given["input_ids"][0].tolist(), given["input_features"], features, embedded)
-
-    def prompt(self, text: str, *pieces: Prepared) -> Prompt:
-        """Ours of the same."""
-        parts: list[Any] = []
-        for piece, embeddings in zip(pieces, self.served.encode(*pieces), strict=True):
-            before, _, text = text.partition(AUDIO)
-            parts += [before, (piece, embeddings)]
-        return self.served.prompt(*parts, text)
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    words = tokenizer(BEGIN, AUDIO, END, "<|im_start|>", "<|im_end|>", template=TEMPLATE)
-    config = Qwen2AudioConfig(text_config=TEXT, audio_config=TOWER, audio_token_index=number(words, AUDIO))
-    model, folder = Qwen2AudioForConditionalGeneration(config), tmp_path_factory.mktemp("saved")
-    reference.randomise(model)
-    model.train(False)
-    processor = Qwen2AudioProcessor(WhisperFeatureExtractor(feature_size=24), words, chat_template=TEMPLATE)  # type: ignore[no-untyped-call]
-    processor.save_pretrained(folder)
-    reference.save(model, folder)
-    return Pair(model, words, processor, Served(folder, tmp_path_factory.mktemp("root"), context=2048))
+    return make(tmp_path_factory.mktemp("saved"), tmp_path_factory.mktemp("root"))
 
 
 def check(found: Prompt, right: Right, pair: Pair) -> None:
