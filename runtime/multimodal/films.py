@@ -10,11 +10,13 @@ import numpy as np
 _SHORTEST_S = 0.3
 """A scene that is shorter is hardly seen by those who watch the film."""
 
+_WITHIN = 0.1
+
 
 def evenly_spread(
     seconds: float, frames_per_second: float, *, most: int, rate: float, skip_s: float = 0.0
 ) -> list[float]:
-    """Moments of whole frames, evenly spread.
+    """Moments at which whole frames are on show, evenly spread.
 
     Args:
         seconds: Length of the film.
@@ -37,7 +39,8 @@ def evenly_spread(
     if first >= last:
         first, last = 0, total - 1
     places = np.unique(np.linspace(first, last, wanted, dtype=int))
-    return [float(place / frames_per_second) for place in places]
+    # A little after a frame comes on show: containers round times.
+    return [float((place + _WITHIN) / frames_per_second) for place in places]
 
 
 def with_scenes(

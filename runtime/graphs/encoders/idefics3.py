@@ -112,7 +112,8 @@ def _films(job: EncoderJob, tile: int) -> dict[str, Any]:
     """How films are looked at; older folders keep it beside the pictures."""
     video = job.preprocessing.video
     sampling = video.inner("video_sampling") or video
-    size = sampling.inner("video_size") or video.inner("size") or ModelConfig({})
+    # The reference lets the pictures' size win over what was written for films.
+    size = video.inner("size") or sampling.inner("video_size") or ModelConfig({})
     return {
         "frames": sampling.size("max_frames", sampling.size("num_frames", 64)),
         "frames_per_second": sampling.number("fps", 1.0),

@@ -38,6 +38,7 @@ TILES = {"idefics3": 56, "smolvlm": 60}
 """Pixels on the side of a tile: four patches, and what is left of a fifth."""
 
 SIDE, LONGEST = 2, 224
+SAMPLING = {"max_frames": 6, "fps": 2, "video_size": {"longest_edge": 112}}
 PLAIN = Detail()
 HALF = Normalisation(1 / 255, (0.5,) * 3, (0.5,) * 3)
 # As the ones on the hub, which have no place for films.
@@ -142,8 +143,7 @@ def make(folder: Path, root: Path, name: str) -> Pair:
         model = SmolVLMForConditionalGeneration(SmolVLMConfig(**shared))
         pictures = SmolVLMImageProcessorPil(**options)
         words.save_pretrained(folder)
-        sampling = {"max_frames": 6, "fps": 2, "video_size": {"longest_edge": 112}}
-        (folder / "preprocessor_config.json").write_text(json.dumps({**pictures.to_dict(), "video_sampling": sampling}))
+        (folder / "preprocessor_config.json").write_text(json.dumps({**pictures.to_dict(), "video_sampling": SAMPLING}))
     reference.randomise(model)
     model.train(False)
     reference.save(model, folder)
