@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bus.contracts import Lane, TensorRef
+from bus.contracts import INLINE_MAX_NBYTES, Lane, TensorRef
 
 Array = NDArray[Any]
 
@@ -58,8 +58,13 @@ class ObjectStore(Protocol):
 class TensorPlane(Protocol):
     """Tensors by reference: inline, host-local shared memory or the object store."""
 
-    async def put(self, array: np.ndarray[Any, Any]) -> TensorRef:
-        """Keep a tensor; durable once this returns."""
+    async def put(self, array: np.ndarray[Any, Any], *, inline_nbytes: int = INLINE_MAX_NBYTES) -> TensorRef:
+        """Keep a tensor; durable once this returns.
+
+        Args:
+            array: The tensor.
+            inline_nbytes: Below this many bytes it rides inside the message; less where many travel together.
+        """
 
     async def get(self, ref: TensorRef) -> Array:
         """The tensor, read-only, without a copy where it is on this host.

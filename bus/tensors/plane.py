@@ -66,19 +66,22 @@ class Plane:
     ) -> None:
         """Nothing is removed: other processes may use what this one wrote."""
 
-    async def put(self, array: np.ndarray[Any, Any], *, durable: bool = True) -> TensorRef:
+    async def put(
+        self, array: np.ndarray[Any, Any], *, durable: bool = True, inline_nbytes: int = INLINE_MAX_NBYTES
+    ) -> TensorRef:
         """Keep a tensor.
 
         Args:
             array: Any shape, of a dtype in `bus.contracts.tensor.DTYPES`; unchanged until this returns.
             durable: Whether it must outlive this host's memory; False keeps it in shared memory alone.
+            inline_nbytes: Below this many bytes it rides inside the reference; less where many travel in one message.
 
         Raises:
             InvalidInputError: A dtype that does not travel.
             StoreUnavailableError: (retryable) the store does not answer.
         """
         dtype, data = _raw(array)
-        if len(data) < INLINE_MAX_NBYTES:
+        if len(data) < inline_nbytes:
             return TensorRef(
                 digest=digest(data), dtype=dtype, shape=array.shape, nbytes=len(data), inline=data.tobytes()
             )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bus.contracts import Contract, TokenBlock
+from bus.contracts import Contract, TensorRef, TokenBlock
+from bus.ports import Array
 from functions.context import Context
 from functions.decorator import function
 from functions.spec import ModelChoice
 from functions.stages.blame import about
 from functions.stages.parts import Block
-from functions.stages.tokens.media import NATIVE_MODEL, PreparedMedia, is_native
+from functions.stages.tokens.media import INLINE_NBYTES, NATIVE_MODEL, PreparedMedia, is_native
 
 if TYPE_CHECKING:
     from runtime.multimodal.encoder import MediaEncoder
@@ -117,9 +118,9 @@ async def _block(
         laid = await context.run(merge, laid, wanted)
     block = TokenBlock(
         modality=piece.modality,
-        embeddings=await context.tensors.put(laid.embeddings),
-        positions=await context.tensors.put(laid.positions),
-        regions=None if laid.regions is None else await context.tensors.put(laid.regions),
+        embeddings=await _put(context, laid.embeddings),
+        positions=await _put(context, laid.positions),
+        regions=None if laid.regions is None else await _put(context, laid.regions),
         frame=laid.frame,
         grid=prepared.grid,
         seconds_per_step=prepared.seconds_per_step,
@@ -131,3 +132,7 @@ async def _block(
     )
     await context.encoder_cache.put(piece.key, block)
     return block
+
+
+async def _put(context: Context[MediaEncoder], array: Array) -> TensorRef:
+    return await context.tensors.put(array, inline_nbytes=INLINE_NBYTES)

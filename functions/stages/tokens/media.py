@@ -10,6 +10,9 @@ from functions.stages.parts import MediaOptions
 NATIVE_MODEL = "native"
 """What the setups of these stages resolve: no model is the default, each request names one."""
 
+INLINE_NBYTES = 4096
+"""Below this many bytes a tensor of a piece rides along: tens of pieces travel in one message."""
+
 _PARAMETERS = "multimodal"
 
 

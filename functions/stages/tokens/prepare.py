@@ -17,7 +17,7 @@ from functions.decorator import function
 from functions.spec import ModelChoice
 from functions.stages.blame import about
 from functions.stages.parts import MediaItem, MediaOptions
-from functions.stages.tokens.media import NATIVE_MODEL, PreparedMedia, is_native
+from functions.stages.tokens.media import INLINE_NBYTES, NATIVE_MODEL, PreparedMedia, is_native
 
 if TYPE_CHECKING:
     from runtime.multimodal.media import Readied, Readier
@@ -174,10 +174,10 @@ async def _kept(context: Context[Preparer], piece: PreparedMedia, ready: Readied
     prepared = ready.prepared
     return piece.model_copy(
         update={
-            "inputs": {name: await context.tensors.put(array) for name, array in prepared.inputs.items()},
+            "inputs": {name: await _put(context, array) for name, array in prepared.inputs.items()},
             "frame": prepared.frame,
-            "positions": await context.tensors.put(prepared.positions),
-            "regions": await _maybe(context, prepared.regions),
+            "positions": await _put(context, prepared.positions),
+            "regions": None if prepared.regions is None else await _put(context, prepared.regions),
             "grid": prepared.grid,
             "seconds_per_step": prepared.seconds_per_step,
             "start_s": prepared.start_s,
@@ -186,5 +186,5 @@ async def _kept(context: Context[Preparer], piece: PreparedMedia, ready: Readied
     )
 
 
-async def _maybe(context: Context[Preparer], array: Array | None) -> TensorRef | None:
-    return None if array is None else await context.tensors.put(array)
+async def _put(context: Context[Preparer], array: Array) -> TensorRef:
+    return await context.tensors.put(array, inline_nbytes=INLINE_NBYTES)

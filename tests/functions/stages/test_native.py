@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ormsgpack
 import pytest
 from PIL import Image
 
@@ -248,3 +249,11 @@ async def test_what_an_answer_of_a_native_model_needed_is_told(chat: Chat) -> No
     assert explanation.model == "eyes"
     assert set(explanation.modalities) == {"image", "text"}
     assert explanation.parts[0].nats == explanation.modalities["image"] != 0
+
+
+async def test_pieces_are_small_in_a_message_however_many_tokens_they_are(chat: Chat) -> None:
+    refs = [await chat.keep(scene(60, 60, seed)) for seed in range(14)]
+    media = [{"part": part, "ref": ref} for part, ref in enumerate(refs)]
+    prepared = await chat.environment.run("tokens.prepare", {"media": media, "modality": "image", "model": "eyes"})
+    for outputs in (prepared, await chat.environment.run("tokens.encode", prepared)):
+        assert len(ormsgpack.packb(outputs)) < 14 * 7_000  # with their embeddings inside it would be 14 * 20,000
