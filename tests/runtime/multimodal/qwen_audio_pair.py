@@ -82,13 +82,8 @@ class Pair:
         return self.served.prompt(*parts, text)
 
 
-def make(folder: Path, root: Path) -> Pair:
-    """Save a model with random weights, and build it.
-
-    Args:
-        folder: Where to save.
-        root: The models folder.
-    """
+def save(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast, Any]:
+    """Save a model with random weights; the model, its tokenizer and its processor."""
     words = tokenizer(BEGIN, AUDIO, END, "<|im_start|>", "<|im_end|>", template=TEMPLATE)
     config = Qwen2AudioConfig(text_config=TEXT, audio_config=TOWER, audio_token_index=number(words, AUDIO))
     model = Qwen2AudioForConditionalGeneration(config)
@@ -97,4 +92,14 @@ def make(folder: Path, root: Path) -> Pair:
     processor = Qwen2AudioProcessor(WhisperFeatureExtractor(feature_size=24), words, chat_template=TEMPLATE)  # type: ignore[no-untyped-call]
     processor.save_pretrained(folder)
     reference.save(model, folder)
-    return Pair(model, words, processor, Served(folder, root, context=2048))
+    return model, words, processor
+
+
+def make(folder: Path, root: Path) -> Pair:
+    """Save a model with random weights, and build it.
+
+    Args:
+        folder: Where to save.
+        root: The models folder.
+    """
+    return Pair(*save(folder), Served(folder, root, context=2048))
