@@ -212,6 +212,16 @@ def _delta(index: int, delta: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None, **fields}
 
 
+def _compressed(answer: Answer) -> dict[str, int]:
+    """Embeddings of media in the prompt, and how many they would be without compression; an extension."""
+    if not any(source.spans for source in answer.sources):
+        return {}
+    return {
+        "media_embeddings": sum(stop - start for source in answer.sources for start, stop in source.spans),
+        "uncompressed_media_embeddings": sum(source.uncompressed for source in answer.sources),
+    }
+
+
 def _usage(answer: Answer) -> dict[str, Any]:
     usage = answer.usage
     return {
@@ -221,6 +231,7 @@ def _usage(answer: Answer) -> dict[str, Any]:
         "prompt_tokens_details": {
             "cached_tokens": usage.cached_tokens,
             **{f"{modality}_tokens": count for modality, count in usage.by_modality.items()},
+            **_compressed(answer),
         },
         "completion_tokens_details": {
             "accepted_prediction_tokens": usage.accepted_prediction_tokens,

@@ -24,12 +24,17 @@ class Source(Contract):
     )
     encoders: tuple[str, ...] = Field(default=(), description="`id@version` of what encoded it.")
     composition: str | None = Field(default=None, description="Name of the composition that stands in for an encoder.")
-    compression: float = Field(default=1.0, description="Tokens before compression / tokens after.")
+    compression: float = Field(default=1.0, description="Embeddings before compression / embeddings after.")
     grid: tuple[int, int, int] | None = Field(default=None, description="Time steps, rows and columns of tokens.")
     start_s: float | None = Field(default=None, description="Of what was looked at or heard, in the media's own time.")
     end_s: float | None = None
     segments: tuple[SpeechSegment, ...] = Field(default=(), description="What was said, and when.")
     lines: tuple[TextLine, ...] = Field(default=(), description="What is written on it, and where.")
+
+    @property
+    def uncompressed(self) -> int:
+        """How many embeddings it would have without compression."""
+        return round(self.compression * sum(stop - start for start, stop in self.spans))
 
 
 def sources_of(
@@ -67,11 +72,17 @@ def _source(part: int, blocks: Sequence[Block], laid: Laid) -> Source:
         spans=tuple(laid.spans.get(part, ())),
         encoders=tuple(dict.fromkeys(one.block.encoder for one in blocks)),
         composition=first.composition,
-        compression=first.compression,
+        compression=_compression(blocks),
         grid=None if first.embeddings is None else first.grid,
         start_s=min(starts, default=None),
         end_s=max(ends, default=None),
     )
+
+
+def _compression(blocks: Sequence[Block]) -> float:
+    after = [0 if one.block.embeddings is None else one.block.embeddings.shape[0] for one in blocks]
+    before = sum(count * one.block.compression for count, one in zip(after, blocks, strict=True))
+    return before / sum(after) if sum(after) else 1.0
 
 
 def _end_s(block: Block) -> float | None:

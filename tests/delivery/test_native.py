@@ -94,6 +94,8 @@ async def check_answers(door: Door) -> None:
     prompt = door.eyes.prompt(as_reference(*content), pictures)["input_ids"].shape[1]
     assert found.usage.prompt_tokens == prompt
     assert found.usage.prompt_tokens_details.to_dict()["image_tokens"] > 0
+    counted = found.usage.prompt_tokens_details.to_dict()
+    assert counted["media_embeddings"] == counted["uncompressed_media_embeddings"] > 80
     sources = found.model_extra["omnibus"]["sources"]
     assert [one["param"] for one in sources] == ["messages.0.content.1", "messages.0.content.3"]
     assert {name for one in sources for name in one["encoders"]} == {"eyes@1"}
@@ -139,6 +141,9 @@ async def check_refusals(door: Door) -> None:
     with pytest.raises(openai.BadRequestError, match="eyes@1 takes 1024") as told:
         await door.ask(*(image(scene(224, 224, seed)) for seed in range(16)))
     assert (told.value.code, told.value.param) == ("context_length_exceeded", "messages.0.content.15")
+    low = await door.ask(image(scene(224, 224), detail="low"), text("?"))
+    counted = low.usage.prompt_tokens_details.to_dict()
+    assert counted["media_embeddings"] <= counted["uncompressed_media_embeddings"] == 4
     with pytest.raises(openai.BadRequestError, match="detail"):
         await door.ask(image(scene(30, 30), detail="highest"))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bus.contracts import MediaLimits, Modality
+from bus.errors import MediaTooLargeError
 from bus.store.media import save_media
 from functions.client import PipelineClient
 from functions.environment import FunctionEnvironment
@@ -150,3 +151,30 @@ async def test_what_is_said_is_written_down_beside_the_sound_where_that_is_asked
     assert told["sources"][0]["tokens"] > plain["sources"][0]["tokens"]
     assert told["sources"][0]["spans"] == plain["sources"][0]["spans"]
     assert told["sources"][1]["tokens"] == plain["sources"][1]["tokens"]
+
+
+async def test_a_film_over_the_limit_is_refused_with_the_limit_and_the_model(
+    client: tuple[FunctionEnvironment, PipelineClient],
+) -> None:
+    environment, _ = client
+    ref = await save_media(environment.store, WITH_SOUND, "video/x-matroska")
+    inputs = {"media": [{"part": 2, "ref": ref}], "modality": "video", "model": "small", "limits": {"max_seconds": 3.0}}
+    with pytest.raises(MediaTooLargeError, match=r"media 2 for small@1: the media is 4 s long or longer; at most 3 s"):
+        await environment.run("tokens.prepare", inputs)
+
+
+async def test_a_damaged_frame_in_the_middle_of_a_film_costs_that_frame_and_no_more(
+    client: tuple[FunctionEnvironment, PipelineClient],
+) -> None:
+    environment, _ = client
+    whole = film(range(0, 4000, 100), width=96, height=64, drawn=drifting(96, 64), container="mpegts")
+    damaged = bytearray(whole)
+    middle = len(damaged) // 2 // 188 * 188
+    damaged[middle + 188 : middle + 3 * 188] = bytes(2 * 188)
+    tokens = []
+    for data in (whole, bytes(damaged)):
+        ref = await save_media(environment.store, data, "video/mp2t")
+        inputs = {"media": [{"part": 0, "ref": ref}], "modality": "video", "model": "small"}
+        found = await environment.run("tokens.prepare", inputs)
+        tokens.append(sum(piece["slots"] for piece in found["media"][0]["frame"]))
+    assert tokens[0] == tokens[1] > 0
