@@ -75,10 +75,10 @@ class Hearing:
     def packed(self, clips: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         """Several clips as the graph takes them together; see `runtime.graphs.encoders.hearing.hearing`."""
         given, counted = (np.concatenate([clip[name] for clip in clips]) for name in ("given", "counted"))
-        mel = np.zeros((len(given), self.mels, given.max()), np.float32)
+        mel = np.zeros((len(given), given.max(), self.mels), np.float32)
         pieces = (piece for clip in clips for piece in np.split(clip["mel"], np.cumsum(clip["given"])[:-1], axis=1))
         for chunk, piece in zip(mel, pieces, strict=True):
-            chunk[:, : piece.shape[1]] = piece
+            chunk[: piece.shape[1]] = piece.T
         kept = _rows(counted)
         order = np.argsort(kept, kind="stable")
         starts = np.empty_like(kept)

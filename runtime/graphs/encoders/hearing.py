@@ -15,7 +15,7 @@ import numpy as np
 from runtime.graphs.encoders.runs import attention_over_runs
 from runtime.graphs.encoders.transformer import Floats, Tower, TowerShape, linear
 from runtime.graphs.families.config import ModelConfig
-from runtime.graphs.ops import Graph
+from runtime.graphs.ops import MICROSOFT, Graph
 from runtime.weights.tensors import CheckedTensors
 
 _MOST = 65_536
@@ -96,7 +96,7 @@ class HearingNames:
 def hearing(shape: HearingShape, read: CheckedTensors, names: HearingNames, out: int) -> Graph:
     """Build the graph.
 
-    Inputs: `mel` float32 (chunk, mel, frame); `lengths` int64 (chunk,), frames of each that are not padding; `rows`
+    Inputs: `mel` float32 (chunk, frame, mel); `lengths` int64 (chunk,), frames of each that are not padding; `rows`
     int64 (row,), which of the (chunk · frame / 2) rows behind the convolutions are kept, in the order of `runs` int64
     (run, 3), see `attention_over_runs`; `pairs` int64 (token, 2), the rows that become each token.
     Output: `embeddings` float32 (token, out).
@@ -131,23 +131,38 @@ def hearing(shape: HearingShape, read: CheckedTensors, names: HearingNames, out:
 def _convolved(graph: Graph, shape: HearingShape, read: CheckedTensors) -> str:
     """Rows of chunks, float32 `(chunk, row, hidden)`: two convolutions, the second one over every other frame."""
     hidden = shape.tower.hidden
-    mel = graph.input("mel", np.float32, ("chunk", shape.mels, "frame"))
+    mel = graph.input("mel", np.float32, ("chunk", "frame", shape.mels))
     lengths = graph.input("lengths", np.int64, ("chunk",))
-    value = mel
-    for name, wide, stride in (("audio.conv1", shape.mels, 1), ("audio.conv2", hidden, 2)):
-        weight = graph.weight(f"{name}.weight", read(f"{name}.weight", hidden, wide, 3))
-        inputs = [value, weight, graph.weight(f"{name}.bias", read(f"{name}.bias", hidden))]
-        value = graph.node("Gelu", [graph.node("Conv", inputs, kernel_shape=[3], pads=[1, 1], strides=[stride])])
-        if stride == 1:
-            value = graph.node("Mul", [value, _not_padding(graph, mel, lengths)])
-    return graph.node("Transpose", [value], perm=[0, 2, 1])
+    value = _convolution(graph, read, mel, "audio.conv1", (hidden, shape.mels), 1)
+    value = graph.node("Mul", [value, _not_padding(graph, mel, lengths)])
+    return _convolution(graph, read, value, "audio.conv2", (hidden, hidden), 2)
+
+
+def _convolution(graph: Graph, read: CheckedTensors, value: str, name: str, size: tuple[int, int], stride: int) -> str:
+    """Three frames wide, with GELU, float32 `(chunk, row, channel)`.
+
+    A product with the three frames beside each other: the operator for convolutions adds up in another order where a
+    chunk has another length, and what a clip becomes would depend on the others that run with it.
+    """
+    channels, wide = size
+    around = graph.node("Pad", [value, graph.constant(0, 1, 0, 0, 1, 0)])
+    count = graph.node("Shape", [value], start=1, end=2)
+    ends = [graph.node("Add", [count, graph.constant(tap)]) for tap in range(3)]
+    taps = [
+        graph.node("Slice", [around, graph.constant(tap), end, graph.constant(1), graph.constant(stride)])
+        for tap, end in enumerate(ends)
+    ]
+    weight = read(f"{name}.weight", channels, wide, 3).transpose(0, 2, 1).reshape(channels, 3 * wide)
+    product = graph.matmul(graph.node("Concat", taps, axis=-1), f"{name}.weight", weight)
+    bias = graph.weight(f"{name}.bias", read(f"{name}.bias", channels))
+    return graph.node("BiasGelu", [product, bias], domain=MICROSOFT)
 
 
 def _not_padding(graph: Graph, mel: str, lengths: str) -> str:
-    """1 for frames of a chunk and 0 for those behind it, float32 `(chunk, 1, frame)`."""
+    """1 for frames of a chunk and 0 for those behind it, float32 `(chunk, frame, 1)`."""
     ends = [graph.weight(f"frames.{value}", np.array(value, np.int64)) for value in (0, 1)]
-    count = graph.node("Squeeze", [graph.node("Shape", [mel], start=2, end=3)])
-    frames = graph.node("Range", [ends[0], count, ends[1]])
+    count = graph.node("Squeeze", [graph.node("Shape", [mel], start=1, end=2)])
+    frames = graph.node("Unsqueeze", [graph.node("Range", [ends[0], count, ends[1]]), graph.constant(1)])
     inside = graph.node("Less", [frames, graph.node("Unsqueeze", [lengths, graph.constant(1, 2)])])
     return graph.node("Cast", [inside], to=1)
 
