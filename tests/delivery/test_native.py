@@ -101,7 +101,7 @@ async def check_answers(door: Door) -> None:
     assert {name for one in sources for name in one["encoders"]} == {"eyes@1"}
     pieces = [piece async for piece in await door.ask(*content, stream=True)]
     assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == right
-    assert len(pieces) > 4
+    assert len(pieces) >= 3  # so small a model is faster than pieces are sent
     traces = [await door.trace(found), await door.trace(pieces[0])]
     assert [(one["pictures"]["details"]["cache_hits"], one["see"]["details"]["encoded"]) for one in traces] == [
         (0, 2),
