@@ -31,6 +31,8 @@ def _layers(config: ModelConfig) -> tuple[Block, ...]:
 
 QWEN2 = Family(("qwen2",), _qwen2)
 QWEN_OMNI = ("qwen2_5_omni_text", "qwen2_5_omni_thinker", "qwen2_5_omni")
+"""What the thinker is called: its text model, it with its encoders, and all with the talker."""
+
 QWEN2_VL = Family(
     ("qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text", "qwen2_5_vl", *QWEN_OMNI), _qwen2, ignored=("visual.",)
 )

@@ -5,7 +5,8 @@ Source: Wang et al., Qwen2-VL (2024), section 2.1; Bai et al., Qwen2.5-VL (2025)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,7 +92,10 @@ class QwenVl:
             raise MediaUnreadableError("the video has no frames to look at; send one with pictures")
         size = smart_size(*first.size, self._patching.token, self._frame_budget(count, detail))
         grid = self._grid(-(-count // self._patching.frames), size)
-        patches = self._patching.cut(self._resized(first, frames, size), grid)
+        small = [np.asarray(first.resize(size, self._resample))]
+        del first  # no more than one frame of full size beside the one that is decoded
+        others = (np.asarray(frame.resize(size, self._resample)) for frame in frames)
+        patches = self._patching.cut(chain(small, others), grid)
         step = self._patching.frames * film.seconds / count
         return self._prepared(Modality.VIDEO, patches, grid, step, film)
 
@@ -152,11 +156,6 @@ class QwenVl:
     def _tokens(self, detail: Detail) -> int:
         """The most tokens of a piece."""
         return self._most_tokens if detail.max_tokens is None else detail.max_tokens
-
-    def _resized(self, first: Image, others: Iterator[Image], size: tuple[int, int]) -> Iterator[NDArray[np.uint8]]:
-        yield np.asarray(first.resize(size, self._resample))
-        for frame in others:
-            yield np.asarray(frame.resize(size, self._resample))
 
     def _grid(self, steps: int, size: tuple[int, int]) -> Grid:
         width, height = size

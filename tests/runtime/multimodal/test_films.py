@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from bus.contracts import MediaLimits, Modality
 from runtime.media.video import open_video
@@ -15,7 +17,7 @@ from runtime.multimodal.families.qwen_vl import QwenVl
 from runtime.multimodal.family import Detail, Film
 from runtime.multimodal.films import with_scenes
 from runtime.multimodal.media import Readier
-from tests.made.films import film
+from tests.made.films import film, grey
 from tests.runtime.multimodal.drawn import scene
 from tests.runtime.multimodal.test_qwen_vl_sizes import PARAMETERS
 
@@ -88,3 +90,36 @@ def test_frames_that_are_evenly_spread_keep_the_even_time_of_the_reference() -> 
     positions = family.video(Film(frames, moments, 3.7), Detail()).positions[0]
     step = np.float32(2 * 3.7 / len(moments))
     assert np.unique(positions).tolist() == [int(np.float32(index) * step * 4) for index in range(len(moments) // 2)]
+
+
+def test_no_more_than_two_frames_of_full_size_are_there_at_once() -> None:
+    data = film(range(0, 12_000, 100), width=640, height=480, keyframe_every=20)
+    family, kept = QwenVl(PARAMETERS), list[weakref.ref[Image]]()
+
+    def watched() -> Iterator[Image]:
+        for frame in opened.frames.at(moments):
+            kept.append(weakref.ref(frame.image))
+            assert sum(one() is not None for one in kept) <= 2
+            yield frame.image
+
+    with open_video(data, LIMITS) as opened:
+        moments = family.frames(opened.seconds, opened.frames_per_second, Detail())
+        prepared = family.video(Film(watched(), moments, opened.seconds), Detail())
+    assert len(kept) == len(moments) == 2 * prepared.grid[0] == 22
+
+
+def test_a_film_with_an_uneven_clock_is_seen_at_even_times() -> None:
+    # Two frames a second at first, then twenty: by their number, most moments would be in the second half.
+    times_ms = [*range(0, 6000, 500), *range(6000, 12_000, 50)]
+    data = film(times_ms, width=64, height=64)
+    family = QwenVl({**PARAMETERS, "ticks_per_second": 2})
+    with open_video(data, LIMITS) as opened:
+        moments = family.frames(opened.seconds, opened.frames_per_second, Detail())
+        frames = list(opened.frames.at(moments))
+    assert np.diff(moments) == pytest.approx(0.5, abs=0.13)
+    for moment, frame in zip(moments, frames, strict=True):
+        on_show = max(index for index, time_ms in enumerate(times_ms) if time_ms <= moment * 1000)
+        assert np.asarray(frame.image).mean() == pytest.approx(grey(on_show), abs=4)
+    prepared = family.video(Film((frame.image for frame in frames), moments, opened.seconds), Detail())
+    ticks = prepared.positions[0].reshape(prepared.grid[0], -1)[:, 0]
+    np.testing.assert_allclose(ticks, (np.array(moments[::2]) - moments[0]) * 2, atol=1)
