@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from bus.nats.connection import WRONG_LAST_SEQUENCE, Client, ask, refused, trans
 from bus.nats.streams import request
 
 _MAX_KEYS = 100_000
+_AT_ONCE = 64
+"""Entries that are asked for together: one after the other, each would wait for a round trip of its own."""
 
 
 class NatsSubscription:
@@ -145,12 +148,12 @@ class NatsKeyValue:
         """Every key with its value."""
         body = {"subjects_filter": f"{self._prefix}>"}
         info = await request(self._client, f"STREAM.INFO.{self._stream}", body)
+        keys = [subject[len(self._prefix) :] for subject in sorted(info["state"].get("subjects") or {})[:_MAX_KEYS]]
         found: dict[str, bytes] = {}
-        for subject in sorted(info["state"].get("subjects") or {})[:_MAX_KEYS]:
-            key = subject[len(self._prefix) :]
-            entry = await self.get(key)
-            if entry is not None:
-                found[key] = entry[0]
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            entries = await asyncio.gather(*(self.get(key) for key in some))
+            found |= {key: entry[0] for key, entry in zip(some, entries, strict=True) if entry is not None}
         return found
 
     async def watch(self, on_change: Callable[[str, bytes | None], None]) -> NatsWatch:
