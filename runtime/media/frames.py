@@ -23,6 +23,9 @@ SEEK_AHEAD_S = 2.0
 """Where a container does not say where its keyframes are: a moment nearer than this is reached by decoding on, as a
 seek would mostly land on one that is passed already."""
 
+_INDEXED = ("mov", "matroska")
+"""Formats whose index says which frames are keyframes; where FFmpeg makes one as it reads, it says too much."""
+
 _NEARLY = 0.98
 """Distances between keyframes are the same from this share on: some frames are not there."""
 
@@ -98,19 +101,32 @@ class FrameReader:
         at the longest distance, where there are several of them, say nothing.
 
         Args:
-            end_s: Length of the video: some containers tell where their keyframes are only after a seek.
+            end_s: Length of the video.
         """
-        if self._stream.time_base and not self._complete():
-            for second in (end_s, 0.0):
-                place = int((second + self.start_s) / self._stream.time_base)
-                self._container.seek(place, stream=self._stream, backward=True)
-            self._keyframes = _keyframes(self._stream, self.start_s)
-            self._source, self._shown, self._following = self._frames(), None, None
+        if not any(name in self._container.format.name for name in _INDEXED):
+            return []
+        if not self._complete():
+            self._read_index(end_s)
         gaps = [later - earlier for earlier, later in pairwise(self._keyframes)]
         longest = [gap >= _NEARLY * max(gaps) for gap in gaps]
         by_the_clock = sum(longest) > 1
         known = zip(self._keyframes[1:], longest, strict=True)
         return [time for time, forced in known if not (forced and by_the_clock)]
+
+    def _read_index(self, end_s: float) -> None:
+        """Go to the end and back: some containers tell where keyframes are only when they are asked to go there."""
+        for second in (end_s, 0.0):
+            try:
+                self._seek_to(second)
+            except av.error.FFmpegError:  # what is behind is cut off, which is no reason not to look at what is there
+                continue
+        self._keyframes = _keyframes(self._stream, self.start_s)
+        self._source, self._shown, self._following = self._frames(), None, None
+
+    def _seek_to(self, second: float) -> None:
+        if self._stream.time_base is not None:
+            place = int((second + self.start_s) / self._stream.time_base)
+            self._container.seek(place, stream=self._stream, backward=True)
 
     def _complete(self) -> bool:
         return 0 < self._stream.frames <= len(self._stream.index_entries)
@@ -138,8 +154,7 @@ class FrameReader:
         back_s = 0.0
         while self._stream.time_base:
             target = max(0.0, moment - back_s)
-            place = int((target + self.start_s) / self._stream.time_base)
-            self._container.seek(place, stream=self._stream, backward=True)
+            self._seek_to(target)
             self._source = self._frames()
             self._following = next(self._source, None)
             if target == 0.0 or (self._following is not None and self._following[0] <= moment):

@@ -157,11 +157,19 @@ def test_sound_alone_is_not_a_film() -> None:
 def test_truncated_films_give_what_is_left_or_a_typed_error(container: str) -> None:
     data = film(range(0, 2000, 100), container=container)
     for share in (0.02, 0.3, 0.7):
+        cut_off = data[: int(len(data) * share)]
         try:
-            clip = decode(data[: int(len(data) * share)], LIMITS, frames=4, frames_per_second=2)
+            clip = decode(cut_off, LIMITS, frames=4, frames_per_second=2)
         except (MediaUnreadableError, MediaUnsupportedError):
             continue
         assert clip.frames
+        found = []
+        for asked in (False, True):
+            with open_video(cut_off, LIMITS) as opened:
+                if asked:
+                    opened.frames.cuts(opened.seconds)
+                found.append([(frame.time_s, np.asarray(frame.image).tolist()) for frame in opened.frames.at([0.1])])
+        assert found[0] == found[1]
 
 
 def test_empty_is_unreadable() -> None:
