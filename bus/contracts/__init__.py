@@ -13,6 +13,7 @@ from bus.contracts.event import (
     Result,
     ResultStatus,
     Span,
+    Tier,
     TokenChunk,
     WorkerState,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "ResultStatus",
     "Span",
     "TensorRef",
+    "Tier",
     "TokenBlock",
     "TokenChunk",
     "WorkerState",

@@ -192,6 +192,24 @@ class WorkerState(StrEnum):
     FAILED = "failed"
 
 
+class Tier(StrEnum):
+    """How warm a worker is; each one is a step away from the next."""
+
+    PRIMED = "primed"
+    """Everything is imported and connected; nothing is loaded, nothing is taken."""
+
+    LOADED = "loaded"
+    """Its models are ready, and it takes messages."""
+
+    HOT = "hot"
+    """Its models have run on the shapes that they will meet."""
+
+    @property
+    def rank(self) -> int:
+        """Counts from the coldest."""
+        return list(Tier).index(self)
+
+
 class Lease(Contract):
     """A worker's entry in the registry; it vanishes when the worker stops renewing it."""
 
