@@ -59,12 +59,12 @@ async def encode(context: Context[MediaEncoder], inputs: EncodeInputs) -> Encode
         CancelledRequestError: Nobody waits any more.
         EngineError: An encoder failed; says on which piece where there was but one.
     """
-    waiting = [piece for piece in inputs.media if piece.block is None]
+    # The same picture twice in a request is encoded once.
+    waiting = list({piece.key: piece for piece in inputs.media if piece.block is None}.values())
     prepared = [await _prepared(context, piece) for piece in waiting]
-    made = iter(await _encoded(context, waiting, prepared))
-    blocks = [
-        Block(part=piece.part, block=piece.block or await _block(context, piece, *next(made))) for piece in inputs.media
-    ]
+    encoded = await _encoded(context, waiting, prepared)
+    made = {piece.key: await _block(context, piece, *one) for piece, one in zip(waiting, encoded, strict=True)}
+    blocks = [Block(part=piece.part, block=piece.block or made[piece.key]) for piece in inputs.media]
     tokens = sum(one.block.embeddings.shape[0] for one in blocks if one.block.embeddings is not None)
     context.note(media=len(blocks), encoded=len(waiting), tokens=tokens)
     return EncodeOutputs(blocks=tuple(blocks))

@@ -96,7 +96,7 @@ async def prepare(context: Context[Preparer], inputs: PrepareInputs) -> PrepareO
         with about(item.part, model.ref):
             _check_taken(model, inputs.modality)
             chosen = options.get(item.part) or MediaOptions(part=item.part)
-            prepared += await _piece(context, inputs, item, chosen)
+            prepared += await _piece(context, inputs, item, chosen, prepared)
             _check_room(model, prepared)
     known = sum(one.block is not None for one in prepared)
     context.note(
@@ -128,16 +128,23 @@ def _check_room(model: Preparer, prepared: Sequence[PreparedMedia]) -> None:
 
 
 async def _piece(
-    context: Context[Preparer], inputs: PrepareInputs, item: MediaItem, options: MediaOptions
+    context: Context[Preparer],
+    inputs: PrepareInputs,
+    item: MediaItem,
+    options: MediaOptions,
+    before: Sequence[PreparedMedia],
 ) -> list[PreparedMedia]:
-    """A piece, or a video's picture and its track."""
+    """A piece, or a video's picture and its track; one that stood in the request before is made once."""
     from runtime.multimodal.family import Detail
 
     readier = context.model.readier
     kinds = [inputs.modality]
     if inputs.modality is Modality.VIDEO and Modality.AUDIO in readier.takes:
         kinds.append(Modality.AUDIO)
+    made_before = {one.key: one for one in before}
     found = [await _known(context, inputs, item, options, kind) for kind in kinds]
+    if all(one.key in made_before for one in found):
+        return [made_before[one.key].model_copy(update={"part": item.part}) for one in found]
     missing = [one.modality for one in found if one.block is None]
     if not missing:
         return found

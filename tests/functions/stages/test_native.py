@@ -257,3 +257,12 @@ async def test_pieces_are_small_in_a_message_however_many_tokens_they_are(chat: 
     prepared = await chat.environment.run("tokens.prepare", {"media": media, "modality": "image", "model": "eyes"})
     for outputs in (prepared, await chat.environment.run("tokens.encode", prepared)):
         assert len(ormsgpack.packb(outputs)) < 14 * 7_000  # with their embeddings inside it would be 14 * 20,000
+
+
+async def test_the_same_picture_twice_in_a_request_is_encoded_once(chat: Chat, eyes: NativeModel) -> None:
+    picture = scene(90, 120, 9)
+    turn = user({"part": 0}, {"text": "and"}, {"part": 1})
+    result = await chat.ask([turn], [picture, picture])
+    assert answer(result)["text"] == eyes.answer(as_reference(turn), [picture, picture])
+    assert (await chat.trace(result))["see"].details["encoded"] == 1
+    assert [source["part"] for source in answer(result)["sources"]] == [0, 1]
