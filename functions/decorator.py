@@ -11,20 +11,26 @@ from bus.contracts import Contract
 from bus.errors import ContractError
 from functions.registry import registry
 from functions.spec import FunctionSpec, Handler
+from functions.warm import WarmSpec
 
 
-def function(name: str, **settings: Any) -> Callable[[Handler], Handler]:
+def function(name: str, *, cold_start_opt: str | None = None, **settings: Any) -> Callable[[Handler], Handler]:
     """Declare and register an async handler as a function.
 
     The contracts are read from the handler's annotations: `async def f(context, inputs: In) -> Out`.
 
     Args:
         name: Unique dotted name, such as `image.encode`.
+        cold_start_opt: Short form of `warm`: `warm_pool:2` is two workers that are always there.
         **settings: Any other field of `FunctionSpec`.
 
     Raises:
-        ContractError: No annotations, contracts that are none, or a name that is taken.
+        ContractError: No annotations, contracts that are none, a name that is taken, or both forms of `warm`.
     """
+    if cold_start_opt is not None:
+        if "warm" in settings:
+            raise ContractError(f"function {name!r}: `warm` and `cold_start_opt` say the same; leave one of them out")
+        settings["warm"] = WarmSpec.short(cold_start_opt)
 
     def register(handler: Handler) -> Handler:
         inputs, outputs = _contracts(name, handler)

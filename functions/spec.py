@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bus.contracts import Contract, ModelManifest
 from bus.contracts.codec import digest_of
 from bus.errors import ContractError, ModelNotFoundError, ModelUnsupportedError
+from functions.warm import WarmSpec
 
 if TYPE_CHECKING:
     from functions.context import Context
@@ -104,6 +105,7 @@ class FunctionSpec:
         max_attempts: Deliveries before the event becomes a dead letter.
         cacheable: The outputs depend on the inputs alone, so a run that was done before is skipped.
         streams: Publishes token chunks while it runs.
+        warm: How many workers wait for it, how ready, and for how long; a deployment file may change it.
     """
 
     name: str
@@ -121,6 +123,7 @@ class FunctionSpec:
     max_attempts: int = 5
     cacheable: bool = False
     streams: bool = False
+    warm: WarmSpec = field(default_factory=WarmSpec)
 
     def __post_init__(self) -> None:
         problems = []
