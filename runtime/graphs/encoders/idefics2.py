@@ -52,7 +52,7 @@ def _build(job: EncoderJob) -> Encoders:
         "encoders": {"image": _FILE},
         "patch": cut.patch,
         "latents": perceiver.latents,
-        "shortest_edge": size.size("shortest_edge", 378),
+        "shortest_edge": max(cut.patch, size.size("shortest_edge", 378, most=4096)),
         "longest_edge": size.size("longest_edge", 980, most=65_536),
         "splitting": image.flag("do_image_splitting", False),
         "resample": resampling(image, _BILINEAR),

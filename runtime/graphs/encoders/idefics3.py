@@ -12,7 +12,7 @@ import numpy as np
 
 from bus.errors import ModelCorruptError, ModelUnsupportedError
 from runtime.graphs.encoders.family import EncoderFamily, EncoderJob, Encoders
-from runtime.graphs.encoders.patches import PatchShape, embedding, positions, square_patches
+from runtime.graphs.encoders.patches import MOST_ON_A_SIDE, PatchShape, embedding, positions, square_patches
 from runtime.graphs.encoders.pixels import Normalisation, resampling
 from runtime.graphs.encoders.transformer import Tower, TowerShape, linear
 from runtime.graphs.families.config import ModelConfig
@@ -54,7 +54,7 @@ def _tile(config: ModelConfig, image: ModelConfig) -> tuple[int, int]:
     tower, scale = _tower(config), config.size("scale_factor", 2)
     tile = _edge(image, "max_image_size", 364)
     patch = PatchShape.read(tower).patch
-    if tile // patch % scale or not tile // patch:
+    if tile // patch % scale or not 1 <= tile // patch <= MOST_ON_A_SIDE:
         raise ModelUnsupportedError(
             f"{image.file} cuts tiles of {tile} pixels: {tile // patch} patches of {patch} on a side are no squares of "
             f"{scale} × {scale}"
@@ -116,7 +116,7 @@ def _films(job: EncoderJob, tile: int) -> dict[str, Any]:
     size = video.inner("size") or sampling.inner("video_size") or ModelConfig({})
     return {
         "frames": sampling.size("max_frames", sampling.size("num_frames", 64)),
-        "frames_per_second": sampling.number("fps", 1.0),
+        "frames_per_second": sampling.number("fps", 1.0, most=1000),
         "longest_edge": size.size("longest_edge", tile),
         "token": _VIDEO,
     }

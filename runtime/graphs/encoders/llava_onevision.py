@@ -26,6 +26,7 @@ _TOWER = {
     "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 26, "num_attention_heads": 16,
     "image_size": 384, "patch_size": 14,
 }  # fmt: skip
+_MOST_TILES = 256
 _EDGES = range(384, 2305, 384)
 _ACTIVATIONS = {"gelu": "none", "gelu_pytorch_tanh": "tanh", "gelu_new": "tanh"}
 _HOMES = {
@@ -54,11 +55,11 @@ def _build(job: EncoderJob) -> Encoders:
         "grids": _grids(config, grids, tile),
         "most_tiles": _most_tiles(config),
         "resample": resampling(image, _BICUBIC),
-        "background": [int(mean * 255) for mean in Normalisation.read(image, _MEAN, _STD).mean],
+        "background": [min(max(int(mean * 255), 0), 255) for mean in Normalisation.read(image, _MEAN, _STD).mean],
         "image_token": job.token(_number(config, "image_token_index", "image_token_id", 151_646)),
         "video_token": job.token(_number(config, "video_token_index", "video_token_id", 151_647)),
         "frames": job.preprocessing.video.size("num_frames", 32),
-        "frames_per_second": job.preprocessing.video.number("fps", 1.0),
+        "frames_per_second": job.preprocessing.video.number("fps", 1.0, most=1000),
     }
     layers = range(_feature_layer(config, tower.size("num_hidden_layers")), tower.size("num_hidden_layers"))
     unused = ["vision.head.", "vision.post_layernorm.", *(f"vision.encoder.layers.{layer}." for layer in layers)]
@@ -116,8 +117,9 @@ def _grids(config: ModelConfig, grids: Any, tile: int) -> list[list[int]]:
         isinstance(grid, list) and len(grid) == 2 and all(type(edge) is int and edge > 0 for edge in grid)
         for grid in grids
     )
-    if not whole or not grids or any(edge % tile for grid in grids for edge in grid):
-        raise config.wrong("image_grid_pinpoints", f"sizes that squares of {tile} pixels fill")
+    tiles = [grid[0] * grid[1] / tile**2 for grid in grids] if whole else []
+    if not tiles or max(tiles) > _MOST_TILES or any(edge % tile for grid in grids for edge in grid):
+        raise config.wrong("image_grid_pinpoints", f"sizes that at most {_MOST_TILES} squares of {tile} pixels fill")
     return [list(grid) for grid in grids]
 
 

@@ -16,6 +16,9 @@ from runtime.weights.tensors import CheckedTensors
 FLOAT = 1
 """ONNX's number for float32."""
 
+MOST_ON_A_SIDE = 256
+"""Patches beyond which a picture is no such thing, but would fill the memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class PatchShape:
@@ -41,10 +44,10 @@ class PatchShape:
         """
         if config.size("num_channels", 3) != 3:
             raise ModelUnsupportedError(f"pictures of {config.size('num_channels')} channels are not taken; 3 are")
-        patch = config.size("patch_size", most=1024)
+        patch = config.size("patch_size", most=4096)
         trained = config.size("image_size", most=65_536) // patch
-        if not trained:
-            raise config.wrong("image_size", f"at least a patch of {patch}")
+        if not 1 <= trained <= MOST_ON_A_SIDE:
+            raise config.wrong("image_size", f"1 to {MOST_ON_A_SIDE} patches of {patch}")
         return cls(patch, trained, config.size("hidden_size"))
 
 

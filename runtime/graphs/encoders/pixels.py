@@ -16,6 +16,8 @@ from runtime.graphs.families.config import ModelConfig
 
 Floats = NDArray[np.float32]
 
+_LARGEST = 1e6
+
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
@@ -46,7 +48,10 @@ class Normalisation:
         scale = config.number("rescale_factor", 1 / 255) if config.flag("do_rescale", True) else 1.0
         if not config.flag("do_normalize", True):
             return cls(scale, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-        return cls(scale, _channels(config, "image_mean", mean), _channels(config, "image_std", std))
+        stds = _channels(config, "image_std", std)
+        if min(stds) <= 0:
+            raise config.wrong("image_std", "numbers above 0")
+        return cls(scale, _channels(config, "image_mean", mean), stds)
 
     def into(self, weight: Floats, bias: Floats | None) -> tuple[Floats, Floats]:
         """A patch embedding of normalised pixels as one of bytes.
@@ -87,7 +92,8 @@ def resampling(config: ModelConfig, default: int) -> int:
 def _channels(config: ModelConfig, name: str, default: tuple[float, ...]) -> tuple[float, float, float]:
     value = config.get(name, list(default))
     values = value if isinstance(value, list) else [value] * 3
-    if len(values) != 3 or not all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
-        raise config.wrong(name, "a number for each of three channels")
+    numbers = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+    if len(values) != 3 or len(numbers) != 3 or not all(abs(one) <= _LARGEST for one in numbers):
+        raise config.wrong(name, f"a number of at most {_LARGEST} for each of three channels")
     red, green, blue = map(float, values)
     return red, green, blue

@@ -36,7 +36,7 @@ def text_model(config: ModelConfig) -> ModelConfig:
         # Its text model says so by default, and has a head of its own all the same.
         tied = config.get("tie_word_embeddings")
     shared = {name: config.get(name) for name in ("model_type", "eos_token_id", "pad_token_id")}
-    omitted = OMITTED.get(inner.get("model_type", ""), {})
+    omitted = next((values for name, values in OMITTED.items() if name == inner.get("model_type")), {})
     left_out = {name: shared.get(name, value) for name, value in omitted.items() if name not in set(inner)}
     return inner.filled(**shared).having(tie_word_embeddings=tied, **left_out)
 
