@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from bus.contracts import ModelManifest
-from bus.errors import ModelNotFoundError, OmnibusError
+from bus.errors import ModelNotFoundError, ModelUnsupportedError, OmnibusError
 from functions.model import FunctionModel, Held, ResidentModel
 from functions.spec import FunctionSpec, ModelChoice
 from runtime.repository import Repository
@@ -55,6 +55,7 @@ class ChoosingModel:
         self._source, self._default = source, default
         self._meant: dict[str, _Meant] = {}
         self._chosen: dict[str, ResidentModel] = {}
+        self._pinned: set[str] = set()
 
     async def refs(self, chosen: str | None = None) -> tuple[str, ...]:
         """See `FunctionModel`."""
@@ -68,6 +69,21 @@ class ChoosingModel:
         async with await self._held(version, chosen) as held:
             yield held
 
+    async def pin(self, name: str) -> None:
+        """Load a model now, whoever has to leave for it, and keep it; one that cannot be served here is let be.
+
+        Raises:
+            OmnibusError: What loading it raised.
+        """
+        try:
+            meant = await asyncio.to_thread(self._look_up, name)
+        except (ModelNotFoundError, ModelUnsupportedError):
+            return
+        if not meant.default:
+            self._pinned.add(meant.manifest.ref)
+            self._declared(meant.manifest)
+            await asyncio.to_thread(self._residency.warm, self._entry(meant.manifest.ref))
+
     async def refresh(self) -> None:
         """Look again what the names mean; models that none of them means any more leave with their last run."""
         for name in list(self._meant):
@@ -76,7 +92,7 @@ class ChoosingModel:
             except OmnibusError:  # told to whoever asks for it next
                 self._meant.pop(name, None)
         kept = {one.manifest.ref for name, one in self._meant.items() if not one.default and name != one.manifest.ref}
-        for ref in list(self._chosen):
+        for ref in self._chosen.keys() - self._pinned:
             unmeant = ref not in kept and not await asyncio.to_thread(self._is_current, ref)
             if unmeant and not self._chosen[ref].loading:
                 del self._chosen[ref]
@@ -101,10 +117,14 @@ class ChoosingModel:
         ref = meant.manifest.ref
         if self._default is not None and (meant.default or self._is_resident_default(ref)):
             return self._default, ref
+        return self._declared(meant.manifest), ref
+
+    def _declared(self, manifest: ModelManifest) -> ResidentModel:
+        ref = manifest.ref
         if ref not in self._chosen:
-            self._residency.add(self._entry(ref), self._source(meant.manifest))
+            self._residency.add(self._entry(ref), self._source(manifest), pinned=ref in self._pinned)
             self._chosen[ref] = ResidentModel(self._residency, self._entry(ref))
-        return self._chosen[ref], ref
+        return self._chosen[ref]
 
     def _look_up(self, name: str) -> _Meant:
         manifest = self._choice.find(self._repository, name)

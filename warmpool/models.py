@@ -65,6 +65,8 @@ class WorkerModels:
             return default or LoadedModel(None)
         source = partial(self._chosen_source, spec, spec.choice.name)
         choosing = ChoosingModel(spec, spec.choice, self._repository, self._residency, source, default)
+        for name in self._pinned:
+            await choosing.pin(name)
         self._choosing.append(choosing)
         return choosing
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bus.errors import ModelNotFoundError, ModelUnsupportedError
+from bus.errors import ModelNotFoundError, ModelUnsupportedError, OverloadedError
+from functions.choosing import ChoosingModel
 from functions.model import FunctionModel
 from functions.spec import ModelChoice
 from runtime.engines.identity import content_digest
@@ -138,3 +139,21 @@ async def test_a_model_that_is_removed_is_not_found_from_the_next_look_on(root: 
             await asyncio.sleep(0.01)
     with pytest.raises(ModelNotFoundError):
         await version_of(model, "tiny@2")
+
+
+@pytest.mark.parametrize("name", ["second", "tiny@2"])
+async def test_a_model_that_is_pinned_is_there_from_the_start_and_stays(root: Path, name: str) -> None:
+    Deployment(root).repository.alias("second", "tiny@2")
+    deployment = Deployment(root, budget=100 << 20, pinned=(name, "other", "test.another"))
+    for version in "12":
+        content = content_digest(deployment.repository.resolve(f"tiny@{version}"))[:24]
+        MemoryLedger(root / ".memory.json").put(f"test.chooses {content} cpu", 60 << 20)  # as if measured before
+    model = await deployment.models.add(CHOOSES)
+    assert loaded(deployment) == ["test.chooses tiny@2"]  # the default had to leave for it
+    assert [one.pinned for one in deployment.residency.residents()] == [True]
+    assert await version_of(model, "tiny@2") == "2"
+    with pytest.raises(OverloadedError):
+        await version_of(model)
+    assert isinstance(model, ChoosingModel)
+    await model.refresh()
+    assert loaded(deployment) == ["test.chooses tiny@2"]
