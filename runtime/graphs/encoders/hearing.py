@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.graphs.encoders.runs import attention_over_runs
 from runtime.graphs.encoders.transformer import Floats, Tower, TowerShape, linear
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.ops import MICROSOFT, Graph
@@ -115,7 +114,8 @@ def hearing(shape: HearingShape, read: CheckedTensors, names: HearingNames, out:
     value = graph.node("Reshape", [value, graph.constant(-1, hidden)])
     rows = graph.input("rows", np.int64, ("row",))
     value = graph.node("Unsqueeze", [graph.node("Gather", [value, rows]), graph.constant(0)])
-    value = _Layers(graph, read, shape.tower).layers(value, norm=None)
+    runs = graph.input("runs", np.int64, ("run", 3))
+    value = _Layers(graph, read, shape.tower, "audio.").layers(value, norm=None, runs=runs)
     pairs = graph.input("pairs", np.int64, ("token", 2))
     value = graph.node("Gather", [graph.node("Squeeze", [value, graph.constant(0)]), pairs])
     value = graph.node("ReduceMean", [value, graph.constant(1)], keepdims=0)
@@ -168,25 +168,10 @@ def _not_padding(graph: Graph, mel: str, lengths: str) -> str:
 
 
 class _Layers(Tower):
-    """Whisper's layers, whose keys have no bias, with attention over runs of rows."""
+    """Whisper's layers: names of their own, and keys without a bias."""
 
-    def __init__(self, graph: Graph, read: CheckedTensors, shape: TowerShape) -> None:
-        super().__init__(graph, read, shape, "audio.")
-        self._runs = graph.input("runs", np.int64, ("run", 3))
-
-    def _attention(self, value: str, name: str, mask: str) -> str:
-        hidden, graph = self.shape.hidden, self.graph
-        parts = [f"{name}.{part}_proj" for part in ("q", "k", "v")]
-        weight = np.concatenate([self._matrix(f"{part}.weight", hidden, hidden) for part in parts])
-        ends = [self._read(f"{self._prefix}{_stored(parts[place])}.bias", hidden) for place in (0, 2)]
-        bias = np.concatenate([ends[0], np.zeros(hidden, np.float32), ends[1]])
-        packed = graph.matmul(value, f"{self._prefix}{name}.qkv", weight)
-        packed = graph.node("Add", [packed, graph.weight(f"{self._prefix}{name}.qkv.bias", bias)])
-        query, key, each = graph.nodes("Split", [packed], 3, axis=-1, num_outputs=3)
-        seen = attention_over_runs(
-            graph, (query, key, each), self._runs, heads=self.shape.heads, hidden=hidden, name=name
-        )
-        return self._linear(seen, f"{name}.out_proj", hidden, hidden)
+    def _bias(self, name: str, width: int) -> Floats:
+        return np.zeros(width, np.float32) if name.endswith(".k_proj") else super()._bias(_stored(name), width)
 
     def _matrix(self, name: str, rows: int, columns: int) -> Floats:
         return super()._matrix(_stored(name), rows, columns)

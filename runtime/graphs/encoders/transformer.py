@@ -104,7 +104,7 @@ class Tower:
         hidden, graph = self.shape.hidden, self.graph
         parts = [f"{name}.{part}_proj" for part in ("q", "k", "v")]
         weight = np.concatenate([self._matrix(f"{part}.weight", hidden, hidden) for part in parts])
-        bias = np.concatenate([self._read(f"{self._prefix}{part}.bias", hidden) for part in parts])
+        bias = np.concatenate([self._bias(part, hidden) for part in parts])
         packed = graph.matmul(value, f"{self._prefix}{name}.qkv", weight)
         added, heads = graph.weight(f"{self._prefix}{name}.qkv.bias", bias), self.shape.heads
         if runs:
@@ -146,6 +146,10 @@ class Tower:
 
     def _matrix(self, name: str, rows: int, columns: int) -> Floats:
         return self._read(f"{self._prefix}{name}", rows, columns)
+
+    def _bias(self, name: str, width: int) -> Floats:
+        """Of queries, keys or values; a tower may have none of some."""
+        return self._read(f"{self._prefix}{name}.bias", width)
 
     def _vector(self, name: str, width: int) -> str:
         return self.graph.weight(f"{self._prefix}{name}", self._read(f"{self._prefix}{name}", width))
