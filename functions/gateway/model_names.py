@@ -95,7 +95,9 @@ class ModelNames:
         default = names.get(name)
         own = self._find(default) if default is not None and choice is not None else None
         manifest = self._find(name) if choice is not None else None
-        if default is not None and (manifest is None or manifest == own):
+        # The door's own names mean what it runs now, also where the deployer has put another model in its own one's
+        # place; unless they were given to another model themselves.
+        if default is not None and (manifest is None or manifest == own or manifest.id == default):
             return Chosen(default, None, own)
         if manifest is None or choice is None:
             known = ", ".join(sorted({*names, *(one.id for one in self._served(door))})) or "none"

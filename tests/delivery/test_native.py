@@ -37,6 +37,7 @@ class Door:
     stack: Stack
     client: AsyncOpenAI
     eyes: NativeModel
+    models: Path
 
     async def ask(self, *content: dict[str, Any], **fields: Any) -> Any:
         given = {"model": "eyes", "max_tokens": 24, "temperature": 0, **fields}
@@ -80,7 +81,7 @@ async def door(folder: Path, **variables: str) -> AsyncIterator[Door]:
     async with running(folder, **given, **variables) as stack:
         await stack.ready()
         async with AsyncOpenAI(base_url=f"{stack.info.gateway_url}/v1", api_key="none", max_retries=0) as client:
-            yield Door(stack, client, eyes)
+            yield Door(stack, client, eyes, root)
 
 
 async def check_answers(door: Door) -> None:
@@ -148,9 +149,19 @@ async def check_refusals(door: Door) -> None:
         await door.ask(image(scene(30, 30), detail="highest"))
 
 
+async def check_in_the_place_of_another(door: Door) -> None:
+    """The chat's own model is whatever the deployer says, by a name that running workers heed."""
+    content = [image(scene(50, 60, 4)), text("Well?")]
+    right = door.eyes.answer(as_reference(*content), [scene(50, 60, 4)])
+    Repository(door.models).alias("smollm2-135m-instruct", "eyes")
+    async with asyncio.timeout(30):
+        while (await door.ask(*content, model="chat")).choices[0].message.content != right:
+            pass
+
+
 async def test_a_native_model_answers_as_its_reference_does_through_the_door(tmp_path: Path) -> None:
     async with door(tmp_path) as opened:
-        for check in (check_answers, check_choices, check_refusals):
+        for check in (check_answers, check_choices, check_refusals, check_in_the_place_of_another):
             await check(opened)
 
 

@@ -53,6 +53,14 @@ def test_a_name_of_the_doors_own_model_that_the_deployer_gave_to_another_one_mea
     assert found.manifest == mine
 
 
+@pytest.mark.parametrize("name", ["chat", "smollm2", "smollm2-135m-instruct"])
+def test_the_doors_own_names_mean_the_model_that_was_put_in_its_own_ones_place(name: str) -> None:
+    own = OWN.model_copy(update={"aliases": ("chat", "smollm2")})
+    mine = manifest("mine", "smollm2-135m-instruct")
+    assert names(own, mine).choose("chat", name) == Chosen("smollm2-135m-instruct", None, mine)
+    assert names(own, mine).choose("chat", own.ref) == Chosen("smollm2-135m-instruct", own.ref, own)
+
+
 def test_a_name_of_nothing_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ModelNotFoundError, match="no model 'gpt' here; this endpoint takes: chat, mine, smollm2"):
         names(OWN, MINE).choose("chat", "gpt")
