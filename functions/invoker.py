@@ -98,6 +98,19 @@ class Invoker:
         finally:
             self.served += 1
 
+    async def warm_up(self) -> None:
+        """Run the model once on shapes that its runs will meet, where the function says how.
+
+        Raises:
+            OmnibusError: There is no model, or it does not run.
+        """
+        work = self.spec.warm_up
+        if work is None:
+            return
+        async with self._model.hold() as held:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._services.executor, work, held.model)
+
     async def _handle(self, run: _Run, settlement: Settlement) -> None:
         if run.delivery.attempt > self.spec.max_attempts:
             raise DeliveryExhaustedError(

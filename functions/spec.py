@@ -25,6 +25,10 @@ Handler = Callable[["Context[Any]", Any], Awaitable[Contract]]
 Setup = Callable[["Repository"], Any]
 """Loads what the handler needs, once per worker, before the worker takes its first message; runs in a thread."""
 
+WarmUp = Callable[[Any], object]
+"""Runs what `setup` returned once on the shapes that runs will meet, so that the first of them is no slower; in a
+thread."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChoice:
@@ -94,6 +98,7 @@ class FunctionSpec:
         outputs: Contract of the outputs.
         handler: The code.
         setup: Loads the model; its result is `context.model`.
+        warm_up: Runs the model once, where a worker is to be hot; None: its first run is like the others.
         models: Ids or aliases of the models that it needs in the repository.
         made_for: Tells which `id@version` its inputs were made for by an earlier stage, so that they meet that version
             also while another one takes its place; None: any version will do.
@@ -113,6 +118,7 @@ class FunctionSpec:
     outputs: type[Contract]
     handler: Handler = field(repr=False)
     setup: Setup | None = field(default=None, repr=False)
+    warm_up: WarmUp | None = field(default=None, repr=False)
     version: int = 1
     models: tuple[str, ...] = ()
     made_for: Callable[[Any], str | None] | None = field(default=None, repr=False)

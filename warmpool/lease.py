@@ -42,6 +42,8 @@ class LeaseKeeper:
         self._bucket, self._encoder_cache = bucket, encoder_cache
         self._load = load
         self._started_s = time.time()
+        self.unique_nbytes: int | None = None
+        """Memory that only this process holds, as last told."""
         self._fields: dict[str, Any] = {"worker": worker, "group": group, "functions": (), "models": ()}
         self._state = WorkerState.STARTING
         self._task: asyncio.Task[None] | None = None
@@ -75,6 +77,7 @@ class LeaseKeeper:
 
     async def _write(self) -> None:
         slots, busy, served = self._load()
+        self.unique_nbytes = unique_memory_nbytes()
         lease = Lease(
             **self._fields,
             host=socket.gethostname(),
@@ -85,7 +88,7 @@ class LeaseKeeper:
             served=served,
             started_s=self._started_s,
             renewed_s=time.time(),
-            unique_nbytes=unique_memory_nbytes(),
+            unique_nbytes=self.unique_nbytes,
             encoder_cache=self._encoder_cache(),
         )
         await self._bucket.put(lease.worker, encode(lease))

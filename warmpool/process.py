@@ -14,8 +14,34 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from bus.errors import WorkerStartError
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Process(Protocol):
+    """A process that can be waited for: a child of asyncio's, or one that was adopted."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, or minus the number of the signal that killed it; None while it lives."""
+
+    async def wait(self) -> int:
+        """Wait for its end; returns its exit status."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -31,8 +57,36 @@ def die_with_parent(parent_pid: int) -> None:
             os._exit(1)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that it can be waited for.
+
+    Raises:
+        WorkerStartError: The kernel does not allow it.
+
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise WorkerStartError(
+            f"this process may not adopt its workers: {os.strerror(ctypes.get_errno())}; set OMNIBUS_FORK=false to "
+            "start each of them anew"
+        )
+
+
+def name_process(name: str) -> None:
+    """How the process is called in `ps -o comm` and `top`; the first 15 bytes count. Linux only.
+
+    Source: prctl(2), PR_SET_NAME.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
 async def spawn(
-    command: Sequence[str], *, environment: Mapping[str, str] | None = None, log_path: str | None = None
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    log_path: str | None = None,
+    descriptors: Sequence[int] = (),
 ) -> asyncio.subprocess.Process:
     """Start a child that dies with this process, in a session of its own.
 
@@ -42,17 +96,21 @@ async def spawn(
         command: What to run.
         environment: Its environment; None: ours.
         log_path: File that its output is appended to; None: our own output.
+        descriptors: Files that it gets, under the same numbers.
     """
     guard = [sys.executable, "-m", "warmpool.process", str(os.getpid()), *command]
     if log_path is None:
-        return await asyncio.create_subprocess_exec(*guard, env=environment, start_new_session=True)
+        return await asyncio.create_subprocess_exec(
+            *guard, env=environment, start_new_session=True, pass_fds=tuple(descriptors)
+        )
     with open(log_path, "ab") as log:  # noqa: ASYNC230 - opening a local file once per child
         return await asyncio.create_subprocess_exec(
-            *guard, env=environment, start_new_session=True, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
-        )
+            *guard, env=environment, start_new_session=True, pass_fds=tuple(descriptors),
+            stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
 
 
-async def stop(process: asyncio.subprocess.Process, grace_s: float) -> int:
+async def stop(process: Process, grace_s: float) -> int:
     """Ask the process to end, and kill it when it has not after the grace period; returns its exit status."""
     if process.returncode is None:
         process.terminate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 
 import click
 
@@ -25,36 +26,24 @@ def up(port: int | None, data: str | None, workers: str | None) -> None:
 
 @click.command()
 @click.option("--group", "groups", multiple=True, help="Function group to serve; several are fine.  [default: all]")
-def worker(groups: tuple[str, ...]) -> None:
+@click.option("--channel", type=int, hidden=True, help="Number of the socket to its pool.")
+@click.option("--record", type=int, hidden=True, help="Number of its flight record's file.")
+def worker(groups: tuple[str, ...], channel: int | None, record: int | None) -> None:
     """Serve functions from the bus of the settings (OMNIBUS_NATS_URL, OMNIBUS_STORE_URL, …)."""
-    from warmpool.worker import Worker, WorkerConfig
+    from infra.local.worker_config import worker_config
+    from warmpool.protocol import Channel
+    from warmpool.record import FlightRecord
+    from warmpool.worker import Worker
 
     settings = load_settings()
     log_to_stderr(settings.log_level)
-    config = WorkerConfig(
-        groups=groups,
-        nats=settings.nats,
-        store_url=settings.store,
-        store_access_key=settings.store_access_key,
-        store_secret_key=settings.store_secret_key.get_secret_value(),
-        tensors=settings.tensors,
-        models=settings.models,
-        modules=settings.modules,
-        pipelines=settings.pipeline_folders,
-        threads=settings.threads,
-        device=settings.device,
-        device_fallback=settings.device_fallback,
-        repeatable=settings.repeatable,
-        model_memory_nbytes=settings.model_memory,
-        pinned=settings.pinned_models,
-        encoder_cache_nbytes=settings.encoder_cache,
-        share_encoded=settings.share_encoded,
-        graphs=settings.graphs,
-        keep_graphs=settings.keep_graphs,
-        keep_objects_s=settings.keep_days * 86_400,
-        grace_s=settings.grace_s,
+    run(
+        Worker(
+            worker_config(settings, groups),
+            None if channel is None else Channel(socket.socket(fileno=channel)),
+            None if record is None else FlightRecord(record),
+        ).run()
     )
-    run(_worker(Worker, config))
 
 
 @click.command()
@@ -65,10 +54,6 @@ def gateway() -> None:
     settings = load_settings()
     log_to_stderr(settings.log_level)
     run(serve_gateway(settings))
-
-
-async def _worker(kind: type, config: object) -> None:
-    await kind(config).run()
 
 
 async def _up(settings: Settings) -> None:

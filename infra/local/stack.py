@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bus.contracts import Lease, WorkerState
+from bus.contracts import Lease, Tier, WorkerState
 from bus.contracts.codec import digest
 from bus.errors import StackConfigError, WorkerStartError
 from bus.nats.bus import NatsBus
@@ -23,13 +23,19 @@ from bus.tensors.shared_memory import SharedMemory
 from infra.local.folder import DataFolder, StackInfo
 from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
+from warmpool.forker import Forker
+from warmpool.keeper import Keeper, KeeperConfig
 from warmpool.lease import read_leases
-from warmpool.pool import Pool, PoolConfig, worker_commands
+from warmpool.pool import Pool
+from warmpool.slot import SlotConfig
+from warmpool.starter import SpawnStarter, Starter, TemplateStarter
 
 log = logging.getLogger("omnibus.stack")
 
 _COMMAND = [sys.executable, "-m", "infra.cli.main"]
 _PROBE_S = 0.05
+_CLOSING_S = 5.0
+"""What a process may take to close its connections, after its grace period."""
 
 
 class Stack:
@@ -47,7 +53,7 @@ class Stack:
         self._stack = AsyncExitStack()
         self.info: StackInfo
         self.pool: Pool
-        self.gateway: Pool
+        self.gateway: Keeper
         self.nats: NatsServer
 
     async def __aenter__(self) -> Self:
@@ -134,16 +140,26 @@ class Stack:
         shared.sweep()
         self._stack.callback(shared.sweep)
         environment = self._environment()
-        workers = worker_commands([*_COMMAND, "worker"], settings.worker_counts)
-        self.pool = await self._keep(workers, environment)
+        starter = await self._starter(environment)
+        config = SlotConfig(logs=self._logs, grace_s=self._settings.grace_s + _CLOSING_S)
+        self.pool = await self._stack.enter_async_context(Pool(starter, config))
+        for group, count in settings.worker_counts.items():
+            self.pool.want(group, {Tier.LOADED: count})
         self.gateway = await self._keep({"gateway": [*_COMMAND, "gateway"]}, environment)
         await self._wait_for_gateway()
         folder.publish(self.info)
 
-    async def _keep(self, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Pool:
-        grace_s = self._settings.grace_s + 5
-        config = PoolConfig(commands=commands, environment=environment, logs=self._logs, grace_s=grace_s)
-        return await self._stack.enter_async_context(Pool(config))
+    async def _starter(self, environment: Mapping[str, str]) -> Starter:
+        spawning = SpawnStarter(_worker_command, environment)
+        if sys.platform != "linux":  # elsewhere a fork is not safe, and nobody adopts orphans
+            return spawning
+        forker = Forker(_template_command, environment, self._logs / "template.log")
+        return await self._stack.enter_async_context(TemplateStarter(forker, spawning))
+
+    async def _keep(self, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Keeper:
+        grace_s = self._settings.grace_s + _CLOSING_S
+        config = KeeperConfig(commands=commands, environment=environment, logs=self._logs, grace_s=grace_s)
+        return await self._stack.enter_async_context(Keeper(config))
 
     def _environment(self) -> dict[str, str]:
         own = {
@@ -168,6 +184,14 @@ class Stack:
             failed.result()
         finally:
             failed.cancel()
+
+
+def _worker_command(group: str, channel: int, record: int) -> list[str]:
+    return [*_COMMAND, "worker", "--group", group, "--channel", str(channel), "--record", str(record)]
+
+
+def _template_command(control: int) -> list[str]:
+    return [sys.executable, "-m", "infra.local.template", str(control)]
 
 
 def check_port(host: str, port: int) -> None:

@@ -1,85 +1,118 @@
-"""Workers are kept alive, and told of when they cannot be."""
+"""A pool has as many workers as are wanted, as warm as they are wanted, whatever becomes of them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bus.contracts import Tier
 from bus.errors import WorkerStartError
-from warmpool.pool import Pool, PoolConfig, worker_commands
-
-_IDLE = "import sys, time; print(sys.argv[1:], flush=True); time.sleep(600)"
-_BREAKS = "import sys, pathlib, time; seen = pathlib.Path('seen')\n" + (
-    "if seen.exists(): print('no model here'); sys.exit(1)\nseen.touch(); print('serves', flush=True); time.sleep(600)"
-)
-_BROKEN = "import sys; print('no model here'); sys.exit(1)"
+from tests.delivery.processes import alive
+from tests.warmpool.pools import facts, running, until
 
 
-def config(folder: Path, code: str, **workers: int) -> PoolConfig:
-    command = [sys.executable, "-c", code]
-    return PoolConfig(commands=worker_commands(command, workers), environment=dict(os.environ), logs=folder, grace_s=5)
+async def test_workers_are_started_made_warmer_and_sent_home_as_wanted(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("idle", {Tier.LOADED: 2, Tier.PRIMED: 1})
+        members = await pool.reach("idle")
+        assert sorted(member.tier for member in members if member.tier) == [Tier.LOADED, Tier.LOADED, Tier.PRIMED]
+        assert all(member.timings_s == {"noop": 0.001} for member in members)
+        pids = pool.pids
+        pool.want("idle", {Tier.HOT: 1, Tier.LOADED: 1})
+        tiers = [member.tier for member in await pool.reach("idle")]
+        assert tiers == [Tier.HOT, Tier.LOADED]
+        await until(lambda: len(pool.pids) == 2)
+        assert set(pool.pids.values()) < set(pids.values())
+        pool.want("idle", {})
+        await until(lambda: not pool.members)
+        assert not any(alive(pid) for pid in pids.values())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
+async def test_what_is_warm_does_not_become_colder_but_is_replaced(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("idle", {Tier.LOADED: 1})
+        (warm,) = await pool.reach("idle")
+        pool.want("idle", {Tier.PRIMED: 1})
+        (cold,) = await pool.reach("idle")
+        assert (warm.tier, cold.tier) == (Tier.LOADED, Tier.PRIMED)
+        await until(lambda: not warm.alive)
 
 
-def lines(folder: Path, slot: str) -> list[str]:
-    path = folder / f"{slot}.log"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-async def test_a_worker_that_dies_is_started_again_and_all_are_stopped_at_the_end(tmp_path: Path) -> None:
-    async with Pool(config(tmp_path, _IDLE, media=1, speech=2)) as pool:
-        await until(lambda: len(pool.pids) == 3)
-        assert sorted(pool.pids) == ["media-0", "speech-0", "speech-1"]
-        await until(lambda: lines(tmp_path, "media-0") == ["['--group', 'media']"])
-        first = pool.pids["media-0"]
+async def test_a_worker_that_dies_is_started_again_and_all_are_gone_at_the_end(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("idle", {Tier.LOADED: 2})
+        await pool.reach("idle")
+        first = pool.pids["idle-0"]
         os.kill(first, signal.SIGKILL)
-        await until(lambda: pool.pids.get("media-0", first) != first)
-        await until(lambda: len(lines(tmp_path, "media-0")) == 2)
+        await until(lambda: pool.pids.get("idle-0", first) != first)
+        await pool.reach("idle")
         pids = list(pool.pids.values())
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert len(pids) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in [first, *pids])
+
+
+@pytest.mark.parametrize("state", ["starting", "primed", "loaded", "hot"])
+async def test_a_worker_that_is_killed_in_any_state_is_replaced_by_one_as_warm(tmp_path: Path, state: str) -> None:
+    goal = {Tier.LOADED if state == "starting" else Tier(state): 1}
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("idle", goal)
+        if state == "starting":
+            await until(lambda: "idle-0" in pool.pids)
+        else:
+            await pool.reach("idle")
+        pid = pool.pids["idle-0"]
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: pool.pids.get("idle-0", pid) != pid)
+        (member,) = await pool.reach("idle")
+        assert {member.tier: 1} == goal
+
+
+async def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("deaf", {Tier.LOADED: 1})
+        await pool.reach("deaf")
+        (pid,) = pool.pids.values()
+    assert not alive(pid)
 
 
 async def test_a_worker_that_never_starts_fails_the_pool_with_the_end_of_its_log(tmp_path: Path) -> None:
-    async with Pool(config(tmp_path, _BROKEN, generate=1)) as pool:
-        with pytest.raises(WorkerStartError, match=r"(?s)generate-0 failed 3 times in a row.*no model here"):
+    async with running(tmp_path) as pool:
+        pool.want("broken", {Tier.LOADED: 1})
+        with pytest.raises(WorkerStartError, match=r"(?s)broken-0 failed 3 times in a row.*no model here"):
             await pool.failed()
 
 
-async def test_a_worker_that_is_killed_again_and_again_is_still_started_again(tmp_path: Path) -> None:
-    async with Pool(config(tmp_path, _IDLE, media=1)) as pool:
-        failed = asyncio.ensure_future(pool.failed())
-        for number in range(4):
-            await until(lambda number=number: len(lines(tmp_path, "media-0")) == number + 1)  # type: ignore[misc]
-            os.kill(pool.pids["media-0"], signal.SIGKILL)
-        await until(lambda: len(lines(tmp_path, "media-0")) == 5)
-        assert not failed.done()
-        failed.cancel()
+async def test_a_stopped_worker_is_killed_for_its_silence_and_replaced(tmp_path: Path) -> None:
+    async with running(tmp_path, silence_s=0.5) as pool, asyncio.timeout(60):
+        pool.want("beats", {Tier.LOADED: 1})
+        (member,) = await pool.reach("beats")
+        pid = pool.pids["beats-0"]
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: pool.pids.get("beats-0", pid) != pid)
+        assert member.hung
+        assert not alive(pid)
+        await pool.reach("beats")
 
 
-async def test_a_worker_that_was_stable_and_breaks_takes_nobody_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("warmpool.pool._LONGEST_DELAY_S", 0.01)
-    now_s = 0.0
-    code = _BREAKS.replace("'seen'", repr(str(tmp_path / "seen")))
-    async with Pool(config(tmp_path, code, encode=1), clock=lambda: now_s) as pool:
-        failed = asyncio.ensure_future(pool.failed())
-        await until(lambda: lines(tmp_path, "encode-0") == ["serves"])
-        now_s = 60.0
-        os.kill(pool.pids["encode-0"], signal.SIGKILL)
-        await until(lambda: lines(tmp_path, "encode-0").count("no model here") > 4 or failed.done())
-        assert not failed.done()
-        failed.cancel()
+async def test_a_worker_that_is_old_goes_when_its_successor_is_warm(tmp_path: Path) -> None:
+    async with running(tmp_path, max_age_s=1.0) as pool, asyncio.timeout(60):
+        pool.want("beats", {Tier.LOADED: 1})
+        (old,) = await pool.reach("beats")
+        await until(lambda: old not in pool.members)
+        assert "stopped" in (tmp_path / f"{old.slot}.log").read_text()
+        successors = [member for member in pool.members if member.tier is Tier.LOADED]
+        assert successors
+        assert all(member.slot != old.slot for member in successors)
+
+
+async def test_a_worker_with_a_run_that_does_not_end_is_replaced(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("stuck", {Tier.LOADED: 1})
+        (stuck,) = await pool.reach("stuck")
+        await until(lambda: not stuck.alive)
+        assert "did not end" not in str(stuck.failure)
+        assert len(facts(tmp_path, "stuck-1")) >= 1

@@ -1,0 +1,146 @@
+"""A worker's flight record: memory that it shares with its pool, and that outlives it.
+
+The worker writes what it does while it does it, at the price of a store: no message, no wake-up. The pool reads it when
+it likes, also from a worker that hangs or is dead: when it last lived, and what it was running when it did not.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
+
+_HEADER = struct.Struct("<ddQQQ")
+_SLOT = struct.Struct("<BB62s")
+_SLOTS = 1023
+_NBYTES = _SLOT.size * (_SLOTS + 1)
+
+
+class RunState(IntEnum):
+    """What a worker does with a message."""
+
+    NONE = 0
+    """The slot is free."""
+
+    WAITING = 1
+    """It has it, and does nothing with it yet."""
+
+    RUNNING = 2
+    """Its handler runs."""
+
+    STUCK = 3
+    """Its handler was told to end, and a thread of it goes on all the same."""
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """How a worker is.
+
+    Attributes:
+        beat_s: When its event loop last turned, on the monotonic clock of the host; 0: never.
+        active_s: When it last had something to do, on the same clock; 0: never.
+        busy: Messages that it has.
+        served: Messages that it has settled.
+        unique_nbytes: Memory that only it holds; 0: not known.
+    """
+
+    beat_s: float = 0.0
+    active_s: float = 0.0
+    busy: int = 0
+    served: int = 0
+    unique_nbytes: int = 0
+
+
+class FlightRecord:
+    """One worker's record, as its pool or itself has it mapped.
+
+    Args:
+        descriptor: Of the shared memory; closed at once, the mapping stays.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            self._memory = mmap.mmap(descriptor, _NBYTES)
+        finally:
+            os.close(descriptor)
+        self._free = list(range(_SLOTS, 0, -1))
+
+    @classmethod
+    def create(cls) -> tuple[Self, int]:
+        """A new record, and a descriptor of it for the worker, which the caller closes.
+
+        It has no name: it is gone with the last process that has it.
+        """
+        descriptor = _anonymous()
+        os.ftruncate(descriptor, _NBYTES)
+        return cls(os.dup(descriptor)), descriptor
+
+    @property
+    def vitals(self) -> Vitals:
+        """How the worker was when it last told."""
+        return Vitals(*_HEADER.unpack_from(self._memory, 0))
+
+    def beat(self, *, busy: int, served: int, unique_nbytes: int) -> None:
+        """Tell that the worker lives."""
+        now_s = time.monotonic()
+        last = self.vitals
+        active_s = now_s if busy or served != last.served else last.active_s
+        _HEADER.pack_into(self._memory, 0, now_s, active_s, busy, served, unique_nbytes)
+
+    def begin(self, key: str, state: RunState = RunState.WAITING) -> int:
+        """Note a message.
+
+        Args:
+            key: Its id in ASCII, of which 62 characters are kept.
+            state: What is done with it.
+
+        Returns:
+            The number of its slot; 0 where the record is full.
+        """
+        if not self._free:
+            return 0
+        slot = self._free[-1]
+        _SLOT.pack_into(self._memory, slot * _SLOT.size, state, min(len(key), 62), key.encode("ascii"))
+        self._free.pop()
+        return slot
+
+    def change(self, slot: int, state: RunState) -> None:
+        """Note what is done with it now."""
+        if slot:
+            self._memory[slot * _SLOT.size] = state
+
+    def end(self, slot: int) -> None:
+        """It is settled."""
+        if slot:
+            self._memory[slot * _SLOT.size] = RunState.NONE
+            self._free.append(slot)
+
+    def runs(self) -> Iterator[tuple[str, RunState]]:
+        """Every message that the worker has, or had when it died."""
+        for slot in range(1, _SLOTS + 1):
+            state, length, key = _SLOT.unpack_from(self._memory, slot * _SLOT.size)
+            if state:
+                yield key[:length].decode("ascii"), RunState(state)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the mapping was given up."""
+        return self._memory.closed
+
+    def close(self) -> None:
+        """Give the mapping up; closing twice is fine."""
+        self._memory.close()
+
+
+def _anonymous() -> int:
+    if sys.platform == "linux":
+        return os.memfd_create("omnibus-record", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,158 @@
+"""The template: a process that has imported everything and becomes workers by forking.
+
+It holds no threads, no sockets but the one to its pool, no sessions and no device contexts: what a fork copies
+would be broken in the child. A worker is forked twice over: the process in between ends at once, so that the pool,
+which adopts orphans, is the worker's parent, and a worker outlives the template that it came from.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from warmpool.adopted import COMM_PREFIX
+from warmpool.process import die_with_parent, name_process
+
+MAX_REQUEST_NBYTES = 65_536
+"""Of one message between the pool and its template."""
+
+_DESCRIPTORS = 4
+
+_THREAD_SETTINGS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+)
+ONE_THREAD = dict.fromkeys(_THREAD_SETTINGS, "1")
+"""Environment that keeps libraries from starting threads when they are imported."""
+
+Become = Callable[[Mapping[str, Any], socket.socket, Sequence[int]], int]
+"""What a fork does with its life, from the request, its channel to the pool and further files; its exit status."""
+
+
+def serve_template(control: socket.socket, preload: Callable[[], Mapping[str, Any]], become: Become) -> None:
+    """Import everything, tell the pool, and fork a worker for each of its requests until it hangs up.
+
+    Args:
+        control: A SOCK_SEQPACKET socket of the pool's. A request is JSON with the files of the worker as ancillary
+            data: its channel, its log, and whatever else `become` gets.
+        preload: Imports; what it returns is told to the pool: under `unsafe`, why it should not fork.
+        become: What a worker does.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the pool decides when this ends
+    pool_pid, started_s = os.getppid(), time.monotonic()
+    told = preload()
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to, and so copy, every page that is shared
+    unsafe = told.get("unsafe") or why_unsafe()
+    control.send(json.dumps({**told, "unsafe": unsafe, "imports_s": time.monotonic() - started_s}).encode())
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, MAX_REQUEST_NBYTES, _DESCRIPTORS)
+        if not data:
+            return
+        try:
+            answer: dict[str, Any] = {"pid": _fork(control, json.loads(data), descriptors, become, pool_pid)}
+        except OSError as error:
+            answer = {"error": f"the template cannot fork: {error.strerror or error}"}
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        control.send(json.dumps(answer).encode())
+
+
+def why_unsafe() -> str:
+    """What makes forks of this process unsafe; empty when nothing does.
+
+    A fork copies one thread: locks that others held stay locked in the child for good.
+    """
+    threads = Path("/proc/self/task")
+    count = len(list(threads.iterdir())) if threads.is_dir() else 0
+    return f"it has {count} threads after its imports; a package of the deployment starts them" if count > 1 else ""
+
+
+def _fork(
+    control: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int], become: Become, pool_pid: int
+) -> int:
+    """The process id of a new worker."""
+    reader, writer = os.pipe()
+    between = os.fork()
+    if between == 0:
+        os.close(reader)
+        _fork_again(writer)
+        control.close()
+        _live(request, descriptors, become, pool_pid)
+    os.close(writer)
+    try:
+        told = os.read(reader, 32)
+    finally:
+        os.close(reader)
+        os.waitpid(between, 0)
+    if not told:
+        raise OSError("no process is left")
+    return int(told)
+
+
+def _fork_again(writer: int) -> None:
+    """Return in the worker only; the process in between tells the worker's id and ends."""
+    try:
+        worker = os.fork()
+        if worker:
+            os.write(writer, str(worker).encode())
+    except OSError:
+        os._exit(1)
+    if worker:
+        os._exit(0)
+    os.close(writer)
+
+
+def _live(request: Mapping[str, Any], descriptors: Sequence[int], become: Become, pool_pid: int) -> NoReturn:
+    """Be a worker from here on."""
+    status = 1
+    try:
+        name_process(COMM_PREFIX + str(request.get("group", "worker")))
+        os.setsid()
+        channel, log, *others = descriptors
+        _redirect(log)
+        connection = socket.socket(fileno=channel)
+        # The pool speaks when it has seen the process in between end: from then on it is our parent.
+        if connection.recv(1, socket.MSG_PEEK):
+            die_with_parent(pool_pid)
+            _be_different()
+            status = become(request, connection, others)
+        else:
+            status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: the frames below are the template's, and a thread that hangs must not keep the process.
+        os._exit(status)
+
+
+def _redirect(log: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(nothing)
+    os.close(log)
+
+
+def _be_different() -> None:
+    """What must not be the same in every child of a template."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    gc.enable()
