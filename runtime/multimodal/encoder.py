@@ -13,6 +13,7 @@ from runtime.engines.onnx import OnnxSession
 from runtime.multimodal.family import MultimodalFamily
 from runtime.multimodal.known import family_of
 from runtime.multimodal.prepared import Floats, Prepared
+from runtime.multimodal.tile_runs import run_tiles
 
 _MOST_PIECES = 16
 _MOST_VALUES = 1 << 23
@@ -71,7 +72,7 @@ class MediaEncoder:
     def _run(self, pieces: Sequence[Prepared]) -> list[Floats]:
         modality = pieces[0].modality
         session = self._session(self.family.encoders[modality])
-        outputs = session.run(self.family.pack(modality, [piece.inputs for piece in pieces]))
+        outputs = run_tiles(session, self.family.pack(modality, [piece.inputs for piece in pieces]))
         found = self.family.unpack(modality, outputs, pieces)
         for piece, embeddings in zip(pieces, found, strict=True):
             if len(embeddings) != piece.tokens:
@@ -84,7 +85,10 @@ class MediaEncoder:
     def _session(self, file: str) -> OnnxSession:
         with self._opening:
             if file not in self._sessions:
-                self._sessions[file] = OnnxSession(self._folder / file, threads=self._threads, device=self._device)
+                # Pieces are of very different sizes: what a large one took would be held for good.
+                self._sessions[file] = OnnxSession(
+                    self._folder / file, threads=self._threads, device=self._device, shrink=True
+                )
             return self._sessions[file]
 
 
