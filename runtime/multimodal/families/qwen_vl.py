@@ -151,7 +151,7 @@ class QwenVl:
         most = max(min(budget.most, all_pixels * together // count), int(budget.fewest * 1.05))
         if detail.level == "low":
             most = budget.fewest
-        return budget.within(most).within(self._tokens(detail) // -(-count // together) * token)
+        return budget.within(most).within(max(1, self._tokens(detail) // -(-count // together)) * token)
 
     def _tokens(self, detail: Detail) -> int:
         """The most tokens of a piece."""

@@ -11,7 +11,7 @@ from bus.contracts import MediaLimits
 from runtime.media import audio
 from runtime.media.video import open_video
 from runtime.multimodal.family import Detail, Film
-from tests.functions.stages.test_native_families import COUNT, png, serving, user
+from tests.functions.stages.test_native_families import COUNT, png, serving, user, written
 from tests.made.films import drifting, film
 from tests.made.sounds import wav
 from tests.runtime.multimodal import merged, qwen_audio_pair, qwen_vl_pair
@@ -57,9 +57,15 @@ async def test_films_and_pictures_of_several_turns_get_the_answer_of_the_referen
 async def test_clips_between_words_get_the_answer_of_the_reference(tmp_path: Path) -> None:
     pair = qwen_audio_pair.make(tmp_path / "saved", tmp_path / "root")
     clips = [wav(sound(20_000), RATE), wav(sound(9000, 2), RATE)]
-    turns = [user({"text": "Which is higher?"}, {"part": 0}, {"part": 1})]
-    text = "<|im_start|>user\nWhich is higher?" + f"Audio 1: {qwen_audio_pair.CLIP}\n" * 2
-    right = pair.right(f"{text}<|im_end|>\n<|im_start|>assistant", *(audio.decode(clip, LIMITS) for clip in clips))
+    turns = [
+        user({"part": 0}, {"text": "What is this?"}),
+        {"role": "assistant", "content": [{"text": "A tone."}]},
+        user({"text": "Is it higher than"}, {"part": 1}),
+    ]
+    text = written(pair.words, turns, "audio")
+    assert "You are a helpful assistant" in text
+    assert f"Audio 2: {qwen_audio_pair.CLIP}" in text
+    right = pair.right(text, *(audio.decode(clip, LIMITS) for clip in clips))
     async with serving(tmp_path / "root") as ask:
         found = await ask(turns, clips, "audio/wav")
     assert found["text"] == said(pair.words, merged.greedy(pair.model, right.embedded, COUNT))

@@ -28,11 +28,8 @@ from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
 Floats = NDArray[np.float32]
 BEGIN, AUDIO, END = "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>"
 CLIP = f"{BEGIN}{AUDIO}{END}"
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{% for part in message.content %}"
-    "{% if part.type == 'text' %}{{ part.text }}{% else %}Audio 1: " + CLIP + "\n{% endif %}{% endfor %}<|im_end|>\n"
-    "{% endfor %}<|im_start|>assistant\n"
-)
+# What the processor of transformers has for folders that bring none: that of the models themselves.
+TEMPLATE: str = vars(Qwen2AudioProcessor)["default_chat_template"].fget(None)
 TEXT: dict[str, Any] = {
     "model_type": "qwen2", "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048,
