@@ -6,7 +6,7 @@ Source: Wang et al., Qwen2-VL (2024), section 2.1; Bai et al., Qwen2.5-VL (2025)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,18 +69,32 @@ class Patching:
                 raise EngineError(f"more than the {place} frames came that fill {steps} time steps")
             yield *divmod(place, self.frames), pixels
 
+    @property
+    def still(self) -> Patching:
+        """The same for pictures, whose patches are of one frame as long as they are on their way."""
+        return replace(self, frames=1)
+
     def packed(self, patches: Sequence[NDArray[Any]], grids: Sequence[Grid]) -> dict[str, NDArray[Any]]:
-        """Several pictures as the graph takes them together; see `runtime.graphs.encoders.qwen_tower.qwen_vision`."""
+        """Several pictures as the graph takes them together; see `runtime.graphs.encoders.qwen_tower.qwen_vision`.
+
+        Args:
+            patches: Of each film, or of each picture once: the encoder sees it in every frame of a patch.
+            grids: Of their tokens.
+        """
         order = by_size(grids)
         sorted_grids = [grids[place] for place in order]
         merged = self.merge**2
         lengths = np.concatenate([np.full(steps, rows * columns * merged) for steps, rows, columns in sorted_grids])
         inputs = {
-            "patches": np.concatenate([patches[place] for place in order]),
+            "patches": np.concatenate([self._in_every_frame(patches[place]) for place in order]),
             "places": np.concatenate([self._places(grid) for grid in sorted_grids]),
             "frames": runs(lengths),
         }
         return {**inputs, **self._windows(sorted_grids)} if self.window else inputs
+
+    def _in_every_frame(self, patches: NDArray[Any]) -> NDArray[Any]:
+        wide = self.frames * self.patch**2 * 3
+        return patches if patches.shape[1] == wide else np.tile(patches, (1, wide // patches.shape[1]))
 
     def _places(self, grid: Grid) -> Integers:
         """Row and column of each patch in its frame, int64 (patch, 2)."""

@@ -76,7 +76,7 @@ class QwenVl:
         """
         size = self.resolution(*picture.size, detail)
         grid = self._grid(1, size)
-        patches = self._patching.cut([np.asarray(picture.resize(size, self._resample))], grid)
+        patches = self._patching.still.cut([np.asarray(picture.resize(size, self._resample))], grid)
         return self._prepared(Modality.IMAGE, patches, grid)
 
     def video(self, film: Film, detail: Detail) -> Prepared:

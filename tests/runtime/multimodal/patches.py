@@ -42,5 +42,7 @@ def patches_of(
 
 def normalised(prepared: Prepared) -> NDArray[np.float32]:
     """Our patches with what the graph does to their bytes, and with the channel outermost."""
-    pixels = _CLIP.apply(prepared.inputs["patches"].reshape(-1, 2, 14, 14, 3))
+    seen = prepared.inputs["patches"].reshape(prepared.tokens * 4, -1, 14, 14, 3)
+    # A picture is on its way once, and is seen in both frames of a patch.
+    pixels = _CLIP.apply(np.repeat(seen, 2 // seen.shape[1], axis=1))
     return pixels.transpose(0, 4, 1, 2, 3).reshape(len(pixels), -1)
