@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from runtime.graphs.encoders.transformer import linear
 from runtime.graphs.families.config import ModelConfig
@@ -183,6 +183,28 @@ def _body(
         heads: Attention heads.
         sizes: Constants around the body: 0, -1 and the width of all heads.
     """
+    node = helper.make_node
+    inputs = [f"{name}.query", f"{name}.0", f"{name}.1"]
+    made = [
+        *_parts(name, bounds, query, memory, sizes),
+        node("MultiHeadAttention", inputs, [f"{name}.seen"], domain=MICROSOFT, num_heads=heads),
+        node("Concat", [f"{name}.before", f"{name}.seen"], [f"{name}.after"], axis=0),
+        node("Identity", [f"{name}.going"], [f"{name}.on"]),
+    ]
+    value, rows = helper.make_tensor_value_info, TensorProto.FLOAT
+    given = [value(f"{name}.number", TensorProto.INT64, []), value(f"{name}.going", TensorProto.BOOL, [])]
+    return helper.make_graph(
+        made,
+        name,
+        [*given, value(f"{name}.before", rows, [None, None, None])],
+        [value(f"{name}.on", TensorProto.BOOL, []), value(f"{name}.after", rows, [None, None, None])],
+    )
+
+
+def _parts(
+    name: str, bounds: tuple[str, str], query: str, memory: list[tuple[str, str]], sizes: tuple[str, str, str]
+) -> list[NodeProto]:
+    """The queries, keys and values of a run, out of those of all; see `_body`."""
     (zero, all_left, width), node = sizes, helper.make_node
     ends = [f"{name}.{end}" for end in ("start", "stop", "length", "first", "behind")]
     made = [
@@ -200,17 +222,4 @@ def _body(
             node("Slice", [latents, *ends[3:], zero], [f"{name}.{place}.latents"]),
             node("Concat", [f"{name}.{place}.patches", f"{name}.{place}.latents"], [f"{name}.{place}"], axis=1),
         ]
-    inputs = [f"{name}.query", f"{name}.0", f"{name}.1"]
-    made += [
-        node("MultiHeadAttention", inputs, [f"{name}.seen"], domain=MICROSOFT, num_heads=heads),
-        node("Concat", [f"{name}.before", f"{name}.seen"], [f"{name}.after"], axis=0),
-        node("Identity", [f"{name}.going"], [f"{name}.on"]),
-    ]
-    value, rows = helper.make_tensor_value_info, TensorProto.FLOAT
-    given = [value(f"{name}.number", TensorProto.INT64, []), value(f"{name}.going", TensorProto.BOOL, [])]
-    return helper.make_graph(
-        made,
-        name,
-        [*given, value(f"{name}.before", rows, [None, None, None])],
-        [value(f"{name}.on", TensorProto.BOOL, []), value(f"{name}.after", rows, [None, None, None])],
-    )
+    return made
