@@ -20,6 +20,7 @@ from runtime.export.hugging_face import BuildOptions, build_model
 from runtime.multimodal.known import exact_pixels, family_of
 from runtime.repository import Catalog, Repository
 from tests.runtime import reference
+from tests.runtime.export.hub import Hub
 from tests.runtime.multimodal.llava_pair import GRIDS, IMAGE, TEMPLATE, TEXT, TILE, TOWER, VIDEO
 from tests.runtime.multimodal.words import number, tokenizer
 
@@ -110,6 +111,26 @@ def test_processors_may_have_one_file_or_one_each(saved: Path, copy: Path, tmp_p
     (copy / "processor_config.json").write_text(json.dumps({"image_processor": image, "video_processor": image}))
     one, other = (build(folder, tmp_path / folder.name)[1].parameters["multimodal"] for folder in (saved, copy))
     assert one == other
+
+
+def test_a_repository_of_a_hub_is_the_same_model(
+    saved: Path, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = (copy / "chat_template.jinja").read_text()
+    (copy / "chat_template.jinja").unlink()
+    (copy / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    (copy / "README.md").write_text("nothing that a build reads")
+    _, here = build(saved, tmp_path / "here")
+    with Hub(copy) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        repository = Repository(tmp_path / "there", catalog=Catalog(()))
+        there = build_model("hf://tiny/Chat", repository, OPTIONS)
+    assert there.parameters["multimodal"] == here.parameters["multimodal"]
+    assert there.modalities_in == here.modalities_in
+    built = [{file.path: file.sha256 for file in one.files if file.path != "LICENSE"} for one in (here, there)]
+    assert built[0] == built[1]
+    assert not any("README" in path for path in hub.asked)
 
 
 def without(name: str) -> Callable[[Path], None]:
