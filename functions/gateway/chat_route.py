@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,18 @@ class Route:
     pipeline: str
     model: Chosen
 
-    def inputs(self, media: ChatMedia) -> dict[str, Any]:
-        """The pipeline's inputs beside those that every chat has."""
-        found: dict[str, Any] = {} if self.model.name is None else {"model": self.model.name}
+    def inputs(self, media: ChatMedia, taken: Collection[str]) -> dict[str, Any]:
+        """The pipeline's inputs beside those that every chat has.
+
+        Args:
+            media: Of the chat.
+            taken: What the pipeline takes.
+        """
+        model = self.model.name
+        if model is None and media.sources and self.model.manifest is not None and "model" in taken:
+            # The pipeline was chosen for this version: one that takes its place meanwhile may take media otherwise.
+            model = self.model.manifest.ref
+        found: dict[str, Any] = {} if model is None else {"model": model}
         if self.pipeline == NATIVE:
             if self.model.manifest is not None:
                 found.setdefault("model", self.model.manifest.ref)

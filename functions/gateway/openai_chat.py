@@ -45,7 +45,9 @@ async def create_chat_completion(body: ChatBody, request: Request) -> Response:
     """
     route = route_of(models_of(request).choose("chat", body.model), body)
     media = ChatMedia()
-    inputs = await chat_inputs(body, services_of(request).store, media) | route.inputs(media)
+    services = services_of(request)
+    taken = services.client.pipelines.get(route.pipeline).inputs
+    inputs = await chat_inputs(body, services.store, media) | route.inputs(media, taken)
     if requests.wants_async(request):
         return await requests.enqueue(request, route.pipeline, inputs)
     completion = _Completion(request, route.model.id, media)

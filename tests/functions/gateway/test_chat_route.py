@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ def image(**wanted: Any) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": URL, **wanted}}
 
 
-async def told(asked: ChatBody, chosen: Chosen, folder: Path) -> tuple[str, dict[str, Any], ChatMedia]:
+async def told(
+    asked: ChatBody, chosen: Chosen, folder: Path, taken: Collection[str] = ("messages", "media", "model")
+) -> tuple[str, dict[str, Any], ChatMedia]:
     """The pipeline and its inputs."""
     route, media = route_of(chosen, asked), ChatMedia()
     async with DirectoryObjectStore(folder) as store:
-        inputs = await chat_inputs(asked, store, media) | route.inputs(media)
+        inputs = await chat_inputs(asked, store, media) | route.inputs(media, taken)
     return route.pipeline, inputs, media
 
 
@@ -63,6 +66,16 @@ async def test_a_model_of_text_is_asked_through_the_composition(
     assert (pipeline, inputs.get("model")) == ("chat", model)
     assert "options" not in inputs
     assert "read" not in inputs
+
+
+async def test_media_go_to_the_version_that_their_pipeline_was_chosen_for(tmp_path: Path) -> None:
+    chosen = Chosen("own", None, OWN)
+    _, inputs, _ = await told(body(image()), chosen, tmp_path)
+    assert inputs["model"] == OWN.ref
+    _, inputs, _ = await told(body({"type": "text", "text": "?"}), chosen, tmp_path)
+    assert "model" not in inputs
+    _, inputs, _ = await told(body(image()), chosen, tmp_path, taken=("messages", "media"))
+    assert "model" not in inputs
 
 
 def test_media_that_the_model_does_not_take_are_named_where_they_are() -> None:
