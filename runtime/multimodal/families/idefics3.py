@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.contracts import FramePiece, Modality
-from bus.errors import ModelUnsupportedError
+from bus.errors import MediaUnreadableError, ModelUnsupportedError
 from runtime.multimodal.family import Detail, Film, Laid, concatenated, split
 from runtime.multimodal.films import evenly_spread, with_scenes
 from runtime.multimodal.number_words import in_words
@@ -75,11 +75,17 @@ class Idefics3:
         return self._prepared([*cut.reshape(-1, self._tile, self._tile, 3), np.asarray(whole)], rows, columns)
 
     def video(self, film: Film, detail: Detail) -> Prepared:
-        """Each frame as one tile, behind the moment that it was taken at."""
+        """Each frame as one tile, behind the moment that it was taken at.
+
+        Raises:
+            MediaUnreadableError: There are none.
+        """
         frames = [
             self._resized(self._resized(frame, *_longest(frame.size, self._films["longest_edge"])), *[self._tile] * 2)
             for frame in film.frames
         ]
+        if not frames:
+            raise MediaUnreadableError("the video has no frames to look at; send one with pictures")
         tokens = self._side**2
         length = int(film.seconds)
         clock = f"{length // 3600}:{length % 3600 // 60:02d}:{length % 60:02d}"

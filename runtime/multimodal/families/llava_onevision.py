@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bus.contracts import FramePiece, Modality
-from bus.errors import ModelUnsupportedError
+from bus.errors import MediaUnreadableError, ModelUnsupportedError
 from runtime.multimodal.family import Detail, Film, Laid
 from runtime.multimodal.films import evenly_spread, with_scenes
 from runtime.multimodal.interpolation import bilinear
@@ -85,8 +85,14 @@ class LlavaOnevision:
         )
 
     def video(self, film: Film, detail: Detail) -> Prepared:
-        """Each frame as a square whose tokens are pooled, and a newline behind all."""
+        """Each frame as a square whose tokens are pooled, and a newline behind all.
+
+        Raises:
+            MediaUnreadableError: There are none.
+        """
         frames = [np.asarray(self._resized(frame)) for frame in film.frames]
+        if not frames:
+            raise MediaUnreadableError("the video has no frames to look at; send one with pictures")
         side = math.ceil(self._shape.side / 2)
         tokens = len(frames) * side**2 + 1
         shown = np.tile(self._all(side), (len(frames), 1))

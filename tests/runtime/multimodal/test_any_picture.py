@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from PIL import Image
 
+from bus.errors import MediaUnreadableError, ModelUnsupportedError
 from runtime.multimodal.families.idefics2 import Idefics2
 from runtime.multimodal.families.idefics3 import Idefics3
 from runtime.multimodal.families.llava_onevision import LlavaOnevision
-from runtime.multimodal.family import Detail, MultimodalFamily
+from runtime.multimodal.family import Detail, Film, MultimodalFamily
 
 FAMILIES: dict[str, MultimodalFamily] = {
     "idefics3": Idefics3({
         "encoders": {"image": "vision.onnx"}, "tile": 40, "side": 3, "seen": 0.9, "longest_edge": 160,
         "splitting": True, "resample": 1, "image_token": "<image>", "around": "<fake>", "whole": "<global-img>",
+        "video": {"frames": 8, "frames_per_second": 1.0, "longest_edge": 80, "token": "<video>"},
     }),
     "llava_onevision": LlavaOnevision({
         "encoders": {"image": "vision.onnx", "video": "vision.onnx"}, "tile": 40, "side": 3, "patch": 13,
@@ -80,3 +82,18 @@ def test_pictures_that_run_together_come_out_as_they_went_in(
     for place, (piece, embeddings) in enumerate(zip(pieces, found, strict=True)):
         assert len(embeddings) == piece.tokens
         assert set(np.unique(embeddings).tolist()) <= {20 * place + 10.0, -1.0}
+
+
+@pytest.mark.parametrize("name", ["idefics3", "llava_onevision"])
+def test_a_film_without_frames_is_refused(name: str) -> None:
+    with pytest.raises(MediaUnreadableError, match="no frames"):
+        FAMILIES[name].video(Film([], [], 1.0), Detail())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_family_does_not_take_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ModelUnsupportedError, match="no audio"):
+        FAMILIES[name].audio(np.zeros(10, np.float32), Detail())
+    if name == "idefics2":
+        with pytest.raises(ModelUnsupportedError, match="no video"):
+            FAMILIES[name].frames(1.0, 25.0, Detail())
