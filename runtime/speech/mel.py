@@ -14,6 +14,9 @@ WINDOW = 400
 HOP = 160
 """Samples between two frames (the hop length): 10 ms."""
 
+_AT_ONCE = 3000
+"""Frames whose windows are in memory together: an hour of sound takes no more for it than half a minute."""
+
 _BREAK_HZ, _LINEAR_MELS = 1000.0, 15.0
 _LOG_STEP = np.log(6.4) / 27.0
 
@@ -42,11 +45,15 @@ def log_mel(samples: NDArray[np.float32], *, frames: int, mels: int = 80) -> NDA
         tail = frames * HOP + WINDOW // 2
         padded[tail:] = padded[tail - WINDOW // 2 - 1 : tail - 1][::-1]
     windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[: frames * HOP : HOP]
-    spectrum = np.fft.rfft(windows * _hann(), axis=1)
-    power = spectrum.real**2 + spectrum.imag**2
-    levels = np.log10(np.maximum(_filters(mels) @ power.T, 1e-10))
-    scaled: NDArray[np.float32] = ((np.maximum(levels, levels.max() - 8.0) + 4.0) / 4.0).astype(np.float32)
-    return scaled
+    levels = np.empty((mels, frames))
+    for start in range(0, frames, _AT_ONCE):
+        spectrum = np.fft.rfft(windows[start : start + _AT_ONCE] * _hann(), axis=1)
+        power = spectrum.real**2 + spectrum.imag**2
+        levels[:, start : start + _AT_ONCE] = np.log10(np.maximum(_filters(mels) @ power.T, 1e-10))
+    np.maximum(levels, levels.max() - 8.0, out=levels)
+    levels += 4.0
+    levels /= 4.0
+    return levels.astype(np.float32)
 
 
 @lru_cache(maxsize=1)

@@ -97,3 +97,11 @@ def test_frames_are_the_reference_implementations_within_a_ten_thousandth(second
     reference = make(feature_size=mels)
     expected = reference(samples, sampling_rate=RATE, return_tensors="np")["input_features"][0]
     assert np.abs(log_mel(samples[: 30 * RATE], frames=3000, mels=mels) - expected).max() < 1e-4
+
+
+def test_a_long_clip_is_scaled_by_its_own_peak_wherever_that_is() -> None:
+    samples = np.concatenate([tone(700, 70.0, RATE, 0.01), tone(300, 1.0, RATE, 0.9), tone(700, 5.0, RATE, 0.01)])
+    make: Any = WhisperFeatureExtractor
+    expected = make(feature_size=80, chunk_length=76)(samples, sampling_rate=RATE, return_tensors="np")
+    found = log_mel(samples, frames=7600)
+    assert np.abs(found - expected["input_features"][0]).max() < 1e-4
