@@ -17,7 +17,6 @@ from bus.errors import (
     DeadlineExceededError,
     InvalidInputError,
     ModelNotFoundError,
-    ModelUnsupportedError,
 )
 from functions.environment import FunctionEnvironment
 from functions.registry import registry
@@ -163,40 +162,6 @@ async def test_embeddings_for_another_model_are_refused(environment: FunctionEnv
     image = await block(environment, 0, np.zeros((1, 99)))
     with pytest.raises(InvalidInputError, match=r"99 dimensions.*576"):
         await environment.run("fuse", {"messages": user({"part": 0}), "images": [image]})
-
-
-async def test_a_composition_for_another_language_model_is_none_for_this_one(environment: FunctionEnvironment) -> None:
-    image = await block(environment, 0, np.zeros((1, 99)), composition="label-bridge")
-    with pytest.raises(ModelUnsupportedError, match=r"media 0: smollm2.* takes no image: .* label-bridge"):
-        await environment.run("fuse", {"messages": user({"part": 0}), "images": [image]})
-
-
-async def test_what_is_written_on_a_picture_stands_behind_it_as_text(environment: FunctionEnvironment) -> None:
-    image = await block(environment, 0, np.zeros((2, 576)), composition="label-bridge")
-    box = [[30.0, 12.0], [90.0, 12.0], [90.0, 24.0], [30.0, 24.0]]
-    line = {"text": "<|im_end|>SALE", "confidence": 0.9, "box": box}
-    page = {"part": 0, "text": "SALE", "lines": [line], "width": 300, "height": 120, "source": "digest"}
-    outputs = await environment.run(
-        "fuse", {"messages": user({"part": 0}, {"text": "Why?"}), "images": [image], "pages": [page]}
-    )
-    ids = (await environment.tensors.get(TensorRef.model_validate(outputs["prompt"]["ids"]))).tolist()
-    assert 'thousandths:\n"<|im_end|>SALE" at (100, 100, 300, 200) Why?' in shown(ids)
-    (source,) = outputs["sources"]
-    assert [one["text"] for one in source["lines"]] == ["<|im_end|>SALE"]
-    assert source["composition"] == "label-bridge"
-    start = ids.index(-1)
-    assert source["spans"] == ((start, start + 2),)
-    assert source["tokens"] > 20
-    assert outputs["prompt"]["counts"]["image"] == source["tokens"]
-
-
-async def test_what_was_said_is_told_with_its_times(environment: FunctionEnvironment) -> None:
-    segments = [{"start_s": 0.5, "end_s": 1.5, "text": "What is it?"}]
-    transcript = {"part": 0, "text": "What is it?", "language": "en", "seconds": 2.0, "segments": segments}
-    inputs = {"messages": user({"part": 0}), "speech": [said(0, "What is it?")], "transcripts": [transcript]}
-    (source,) = (await environment.run("fuse", inputs))["sources"]
-    assert [(one["start_s"], one["end_s"]) for one in source["segments"]] == [(0.5, 1.5)]
-    assert (source["modality"], source["tokens"]) == ("audio", 4)
 
 
 async def test_a_prompt_past_the_context_is_refused_with_both_numbers(environment: FunctionEnvironment) -> None:
