@@ -1,0 +1,1 @@
+"""A discrete-event simulator that replays arrivals against the pool's own policies."""
