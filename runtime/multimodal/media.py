@@ -24,10 +24,12 @@ class Readied:
     Attributes:
         prepared: What the family made of it.
         complexity: How much there is to see or hear, from 0 to 1.
+        damaged_s: Where a film is damaged, in seconds: what was on show before is taken instead.
     """
 
     prepared: Prepared
     complexity: float
+    damaged_s: tuple[float, ...] = ()
 
 
 class Readier:
@@ -96,7 +98,8 @@ class Readier:
             small: list[Image] = []
             frames = (frame.image for frame in video.frames.at(moments))
             film = Film(_noting(frames, small), moments, video.seconds, even=list(wanted) == list(even))
-            return Readied(self._family.video(film, detail), video_complexity(small))
+            prepared = self._family.video(film, detail)
+            return Readied(prepared, video_complexity(small), tuple(video.frames.damaged_s))
 
     def _track(self, data: bytes, detail: Detail, limits: MediaLimits) -> Readied | None:
         from runtime.media.video import sound

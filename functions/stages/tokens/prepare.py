@@ -152,6 +152,9 @@ async def _piece(
     detail = Detail(level=options.detail, max_tokens=options.max_tokens, alone=_is_alone(context, inputs))
     made = await context.run(readier.ready, data, inputs.modality, detail, inputs.limits)
     ready = {one.prepared.modality: one for one in made}
+    damaged = [round(second, 2) for one in made for second in one.damaged_s]
+    if damaged:
+        context.note(**{f"damaged_s_of_media_{item.part}": damaged})
     return [one if one.block is not None else await _kept(context, one, ready.get(one.modality)) for one in found]
 
 

@@ -17,11 +17,13 @@ from functions.flow.catalog import Pipelines
 from functions.registry import registry
 from runtime.media import audio, video
 from runtime.multimodal.family import Detail, Film
+from runtime.multimodal.media import Readier
 from runtime.repository import Repository
 from tests.made.films import drifting, film
 from tests.made.pictures import saved
 from tests.made.sounds import wav
 from tests.made.voice import said
+from tests.runtime.media.test_video import damaged
 from tests.runtime.multimodal import merged
 from tests.runtime.multimodal.drawn import scene
 from tests.runtime.multimodal.heard import RATE, sound
@@ -97,7 +99,7 @@ async def test_films_sound_and_pictures_get_the_answer_of_the_reference(
     pair: Pair, client: tuple[FunctionEnvironment, PipelineClient]
 ) -> None:
     clip, picture = wav(sound(20_000, 1), RATE), scene(300, 170)
-    turns = [
+    turns: list[list[dict[str, Any]]] = [
         [{"text": "A picture "}, {"part": 0}, {"text": ", a film "}, {"part": 1}],
         [{"text": "Yes."}],
         [{"part": 2}, {"text": "and?"}],
@@ -122,7 +124,7 @@ async def test_a_silent_film_is_a_film_and_its_silence_is_remembered(
 ) -> None:
     environment, _ = client
     text = f"<|im_start|>user\nFilm {FILM} and?<|im_end|>\n"
-    turns = [[{"text": "Film "}, {"part": 0}, {"text": " and?"}]]
+    turns: list[list[dict[str, Any]]] = [[{"text": "Film "}, {"part": 0}, {"text": " and?"}]]
     for _ in range(2):
         found = await answered(client, turns, [(SILENT, Modality.VIDEO)])
         check(found, pair, text, ("video", seen(pair, SILENT)))
@@ -163,18 +165,21 @@ async def test_a_film_over_the_limit_is_refused_with_the_limit_and_the_model(
         await environment.run("tokens.prepare", inputs)
 
 
-async def test_a_damaged_frame_in_the_middle_of_a_film_costs_that_frame_and_no_more(
-    client: tuple[FunctionEnvironment, PipelineClient],
+async def test_a_damaged_frame_in_the_middle_of_a_film_costs_that_frame_and_is_told(
+    pair: Pair, client: tuple[FunctionEnvironment, PipelineClient]
 ) -> None:
     environment, _ = client
-    whole = film(range(0, 4000, 100), width=96, height=64, drawn=drifting(96, 64), container="mpegts")
-    damaged = bytearray(whole)
-    middle = len(damaged) // 2 // 188 * 188
-    damaged[middle + 188 : middle + 3 * 188] = bytes(2 * 188)
+    whole = film(range(0, 4000, 100), width=128, height=64, drawn=drifting(128, 64))
+    spoilt = damaged(whole, 17)
     tokens = []
-    for data in (whole, bytes(damaged)):
-        ref = await save_media(environment.store, data, "video/mp2t")
+    for data in (whole, spoilt):
+        ref = await save_media(environment.store, data, "video/x-matroska")
         inputs = {"media": [{"part": 0, "ref": ref}], "modality": "video", "model": "small"}
         found = await environment.run("tokens.prepare", inputs)
         tokens.append(sum(piece["slots"] for piece in found["media"][0]["frame"]))
     assert tokens[0] == tokens[1] > 0
+    readier = Readier(pair.served.family)
+    told = readier.ready(spoilt, Modality.VIDEO, Detail(), LIMITS)[0]
+    assert all(1.0 < second < 3.0 for second in told.damaged_s)
+    assert told.damaged_s
+    assert readier.ready(whole, Modality.VIDEO, Detail(), LIMITS)[0].damaged_s == ()
