@@ -100,17 +100,22 @@ class _Shrinking:
     shortest_side: int | None
     resolution: Resolution | None
 
-    def apply(self, image: Image.Image) -> None:
-        if image.format not in ("JPEG", "MPO"):
-            return
-        if self.shortest_side is not None:
+    def load(self, image: Image.Image) -> Image.Image:
+        """Decode it."""
+        is_jpeg, whole = image.format in ("JPEG", "MPO"), None
+        if is_jpeg and self.shortest_side is not None:
             image.draft(None, (self.shortest_side, self.shortest_side))
-        elif self.resolution is not None:
-            turned = _orientation(image) > 4
-            wanted = self.resolution(*(image.size[::-1] if turned else image.size))
-            factor = shrink_factor(image.size, wanted[::-1] if turned else wanted)
-            if factor > 1:
-                image.draft(None, (image.width // factor, image.height // factor))
+        elif is_jpeg and self.resolution is not None and (factor := self._factor(image, self.resolution)) > 1:
+            whole = (image.width // factor, image.height // factor)
+            image.draft(None, whole)
+        image.load()
+        # Where the factor leaves a rest, the last pixels stand for fewer.
+        return image if whole in (None, image.size) else image.crop((0, 0, *whole))
+
+    def _factor(self, image: Image.Image, resolution: Resolution) -> int:
+        turned = _orientation(image) > 4
+        wanted = resolution(*(image.size[::-1] if turned else image.size))
+        return shrink_factor(image.size, wanted[::-1] if turned else wanted)
 
 
 def shrink_factor(size: tuple[int, int], wanted: tuple[int, int]) -> int:
@@ -121,10 +126,11 @@ def shrink_factor(size: tuple[int, int], wanted: tuple[int, int]) -> int:
         wanted: Those of what will be made of it.
     """
     width, height = size
-    needed = _NEEDED_OF_LARGE if width * height > _LARGE_PIXELS else _NEEDED
+    large = width * height > _LARGE_PIXELS
+    needed = _NEEDED_OF_LARGE if large else _NEEDED
     room = min(width / wanted[0], height / wanted[1])
-    # Where a factor leaves a rest, the last pixels stand for fewer, and all others would be moved.
-    whole = (factor for factor in (8, 4, 2) if not width % factor and not height % factor)
+    # Where a factor leaves a rest, all pixels would be moved a little, which only those of a large picture may be.
+    whole = (factor for factor in (8, 4, 2) if large or not (width % factor or height % factor))
     return next((factor for factor in whole if room >= needed * factor), 1)
 
 
@@ -154,10 +160,9 @@ def _pictures(image: Image.Image, limits: MediaLimits, shrinking: _Shrinking, fr
 
 def _picture(image: Image.Image, shrinking: _Shrinking, time_s: float | None) -> Picture:
     width, height = image.size
-    shrinking.apply(image)
-    image.load()
-    upright = _upright(image)
-    if upright.size != image.size:
+    loaded = shrinking.load(image)
+    upright = _upright(loaded)
+    if upright.size != loaded.size:
         width, height = height, width
     return Picture(_to_rgb(upright), width, height, time_s)
 

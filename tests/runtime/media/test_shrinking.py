@@ -59,6 +59,7 @@ def made(data: bytes, side: int, **options: Any) -> tuple[NDArray[np.int64], int
         ((4001, 3000), (384, 384), 1),
         ((4002, 3002), (100, 100), 2),
         ((8640, 5760), (2304, 1536), 2),
+        ((8639, 5759), (2304, 1536), 2),
         ((400, 300), (384, 384), 1),
         ((4000, 3000), (5000, 3750), 1),
     ],
@@ -136,10 +137,11 @@ IDEFICS2 = {
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A photo of 50 megapixels, on its side."""
+    """A photo of 50 megapixels, on its side, of odd lengths."""
     path, exif = tmp_path_factory.mktemp("large") / "photo.jpg", Image.Exif()
     exif[0x0112] = 6
-    Image.fromarray(np.tile(np.asarray(scene(540, 360)), (16, 16, 1))).save(path, quality=90, exif=exif)
+    pixels = np.tile(np.asarray(scene(540, 360)), (16, 16, 1))[:-1, :-1]
+    Image.fromarray(pixels).save(path, quality=90, exif=exif)
     return path
 
 
