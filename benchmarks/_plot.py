@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -52,4 +53,37 @@ def plot(path: Path, title: str, across: str, up: str, lines: Mapping[str, Point
         parts += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in (place(*point) for point in points)]
         row = _TOP + 14 + 18 * index
         parts.append(f'<text x="{_WIDTH - _RIGHT + 10}" y="{row}" fill="{colour}">{name}</text>')
+    path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
+
+
+def bars(path: Path, title: str, values: Mapping[str, Mapping[str, float]], kinds: Sequence[str]) -> None:
+    """Write a chart of horizontal bars on a logarithmic scale.
+
+    Args:
+        path: Where to.
+        title: Above it.
+        values: Bars by group and kind, above 0.
+        kinds: In their order.
+    """
+    high = max(value for group in values.values() for value in group.values())
+    low = min(value for group in values.values() for value in group.values())
+    rows = sum(len(kinds) + 1 for _ in values)
+    height, left, width = 60 + 16 * rows, 210, 360
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" '
+        'font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        f'<text x="14" y="22" font-size="14">{title} (logarithmic)</text>',
+    ]
+    row = 40
+    for group, found in values.items():
+        parts.append(f'<text x="14" y="{row + 10}" font-weight="bold">{group}</text>')
+        for index, kind in enumerate(kinds):
+            share = (math.log(found[kind]) - math.log(low / 2)) / (math.log(high) - math.log(low / 2))
+            top = row + 16 * index
+            parts.append(f'<text x="{left - 8}" y="{top + 10}" text-anchor="end">{kind}</text>')
+            parts.append(
+                f'<rect x="{left}" y="{top}" width="{share * width:.1f}" height="12" fill="{_COLOURS[index]}"/>'
+                f'<text x="{left + share * width + 6:.1f}" y="{top + 10}">{found[kind]:.3g}</text>'
+            )
+        row += 16 * (len(kinds) + 1)
     path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
