@@ -15,7 +15,7 @@ COMMANDS = {
     "dlq": ("infra.cli.dlq:dlq", "List, show and replay dead letters"),
     "doctor": ("infra.cli.doctor:doctor", "Check this installation"),
     "embed": ("infra.cli.single:embed", "Print one vector for each of TEXTS"),
-    "explain": ("infra.cli.explain:explain", "Tell which part of which media the answer to REQUEST needed"),
+    "explain": ("infra.cli.explain:explain", "Tell what the answer to REQUEST needed"),
     "functions": ("infra.cli.invoke:functions", "List the functions"),
     "gateway": ("infra.cli.serve:gateway", "Serve HTTP from the bus of the settings"),
     "invoke": ("infra.cli.invoke:invoke", "Run FUNCTION once, without a bus"),
