@@ -25,6 +25,16 @@ def work(function: str, lane: Lane) -> str:
     return f"fn.{function}.{lane.value}"
 
 
+def work_of_all_lanes(function: str) -> str:
+    """A pattern of where a function's events of any lane go."""
+    return f"fn.{function}.*"
+
+
+def function_of(work_subject: str) -> str:
+    """The function whose event was published on a subject that `work` gave."""
+    return work_subject.removeprefix("fn.").rpartition(".")[0]
+
+
 def result(request: str) -> str:
     """Where the end of a request is told, once."""
     return f"result.{request}"
@@ -128,6 +138,7 @@ BUCKETS = {
         BucketConfig(name="requests", ttl_s=86_400),
         BucketConfig(name="joins", ttl_s=7 * 86_400, max_nbytes=512 * _MIB),
         BucketConfig(name="cancels", ttl_s=3_600),
+        BucketConfig(name="suspects", ttl_s=86_400, max_nbytes=64 * _MIB),
         BucketConfig(name="workers", ttl_s=LEASE_TTL_S),
         BucketConfig(name="models", ttl_s=MODEL_TTL_S),
         BucketConfig(name="plans"),

@@ -20,6 +20,25 @@ R = TypeVar("R")
 
 Emit = Callable[[TokenChunk], Awaitable[None]]
 
+_LOOK_EVERY_S = 0.02
+
+
+class _Work:
+    """Blocking work that is on its way: a thread cannot be cancelled, so it is to be known whether it has ended."""
+
+    __slots__ = ("_state", "going")
+
+    def __init__(self, state: contextvars.Context) -> None:
+        self._state = state
+        self.going = False
+
+    def do(self, work: Callable[..., R], *args: Any) -> R:
+        self.going = True
+        try:
+            return self._state.run(work, *args)
+        finally:
+            self.going = False
+
 
 @dataclass(kw_only=True)
 class Context(Generic[M]):
@@ -46,12 +65,32 @@ class Context(Generic[M]):
     is_cancelled: Callable[[], bool] = field(default=lambda: False)
     notes: dict[str, Any] = field(default_factory=dict)
     _offset: int = 0
+    _works: list[_Work] = field(default_factory=list)
 
     async def run(self, work: Callable[..., R], *args: Any) -> R:
         """Run blocking work, such as inference, off the event loop."""
         loop = asyncio.get_running_loop()
-        state = contextvars.copy_context()
-        return await loop.run_in_executor(self.executor, lambda: state.run(work, *args))
+        one = _Work(contextvars.copy_context())
+        self._works.append(one)
+        try:
+            return await loop.run_in_executor(self.executor, lambda: one.do(work, *args))
+        finally:
+            if not one.going:
+                self._works.remove(one)
+
+    async def ends(self, patience_s: float) -> bool:
+        """Whether all blocking work that was begun has ended, or does soon; for a run that was told to end.
+
+        Args:
+            patience_s: How long to wait for it.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + patience_s
+        while any(one.going for one in self._works):
+            if loop.time() > until_s:
+                return False
+            await asyncio.sleep(_LOOK_EVERY_S)
+        return True
 
     async def emit(self, text: str = "", **data: Any) -> None:
         """Stream a piece of the answer to whoever listens on the request's token subject."""

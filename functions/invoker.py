@@ -7,11 +7,11 @@ import logging
 import random
 import time
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus import subjects
-from bus.contracts import CacheState, Contract, Event, ResultStatus, Span, TokenChunk
+from bus.contracts import CacheState, Contract, Event, ResultStatus, TokenChunk
 from bus.contracts.codec import decode, encode, encode_json, validate
 from bus.contracts.event import ReplyFormat
 from bus.errors import (
@@ -31,9 +31,10 @@ from functions.context import Context
 from functions.dead_letters import DeadLetters
 from functions.encoder_cache import EncoderCache
 from functions.flow.catalog import PlanCache
-from functions.flow.record import plain
 from functions.flow.router import Router
+from functions.guard import Guard
 from functions.model import FunctionModel
+from functions.run import Run
 from functions.signals import Reject, Retry, Skip
 from functions.spec import FunctionSpec
 
@@ -41,6 +42,8 @@ log = logging.getLogger("omnibus.invoker")
 
 _FIRST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 30.0
+_PATIENCE_S = 2.0
+"""How long after its function's time-out a run's threads may go on before they count as hung."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,7 @@ class Services:
     cancellations: Cancellations
     worker: str
     executor: Executor | None = None
+    guard: Guard = field(default_factory=Guard)
 
 
 class Invoker:
@@ -85,9 +89,11 @@ class Invoker:
             log.error("%s: a message that is no event: %s", self.spec.name, error)
             await self._bury_raw(delivery, error, settlement)
             return
-        run = _Run(event, delivery, started_s)
+        run = Run(event, delivery, started_s, self._services.guard.open(event, delivery.attempt))
         try:
             await self._handle(run, settlement)
+        except _HungError:
+            await self._hand_over(run, settlement)
         except OmnibusError as error:
             await self._on_error(run, error, settlement)
         except Exception as error:
@@ -96,6 +102,7 @@ class Invoker:
             wrapped.__cause__ = error
             await self._on_error(run, wrapped, settlement)
         finally:
+            self._services.guard.close(run.case)
             self.served += 1
 
     async def warm_up(self) -> None:
@@ -111,8 +118,9 @@ class Invoker:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._services.executor, work, held.model)
 
-    async def _handle(self, run: _Run, settlement: Settlement) -> None:
-        if run.delivery.attempt > self.spec.max_attempts:
+    async def _handle(self, run: Run, settlement: Settlement) -> None:
+        await self._services.guard.examine(run.case, self.spec.name)
+        if run.case.tries > self.spec.max_attempts:
             raise DeliveryExhaustedError(
                 f"{self.spec.name}: delivered {run.delivery.attempt} times without an answer: "
                 "its workers died or were cut off",
@@ -127,7 +135,7 @@ class Invoker:
             outputs, status = None, "skipped"
             context.note(reason=signal.reason)
         except Retry as signal:
-            if run.delivery.attempt >= self.spec.max_attempts:
+            if run.case.tries >= self.spec.max_attempts:
                 raise DeliveryExhaustedError(
                     f"{self.spec.name}: asked to be tried again {run.delivery.attempt} times, at last: {signal.reason}",
                     attempts=run.delivery.attempt,
@@ -157,7 +165,7 @@ class Invoker:
                 await asyncio.sleep(error.retry_after_s or _FIRST_DELAY_S)
                 context.check()
 
-    async def _outputs(self, run: _Run, context: Context[Any]) -> dict[str, Any]:
+    async def _outputs(self, run: Run, context: Context[Any]) -> dict[str, Any]:
         inputs = validate(self.spec.inputs, run.event.inputs)
         cache, spec = self._services.cache, self.spec
         chosen = spec.choice.of(inputs) if spec.choice else None
@@ -167,7 +175,8 @@ class Invoker:
                 run.cache = CacheState.HIT
                 return known
             run.cache = CacheState.MISS
-        async with self._model.hold(spec.made_for(inputs) if spec.made_for else None, chosen) as held:
+        made_for = spec.made_for(inputs) if spec.made_for else None
+        async with self._services.guard.running(run.case), self._model.hold(made_for, chosen) as held:
             context.model = held.model
             outputs = await self._run(inputs, context)
         if spec.cacheable:  # under the version that ran, which may be newer than the one that was asked about
@@ -181,10 +190,24 @@ class Invoker:
         except TimeoutError as error:
             if not limit.expired():
                 raise  # one of the handler's own
+            if not await context.ends(_PATIENCE_S):
+                raise _HungError from error
+            self._services.guard.ended(self.spec.name, in_time=False)
             raise DeadlineExceededError(f"{self.spec.name} ran longer than its {self.spec.timeout_s:g} s") from error
+        self._services.guard.ended(self.spec.name, in_time=True)
         return outputs.model_dump()
 
-    def _context(self, run: _Run) -> Context[Any]:
+    async def _hand_over(self, run: Run, settlement: Settlement) -> None:
+        """A thread of the handler does not end: another worker gets the message, unless one hung over it before."""
+        log.error("%s: request %s hangs in native code; this worker is replaced", self.spec.name, run.event.request)
+        try:
+            await self._services.guard.stuck(run.case, self.spec.name)
+        except DeliveryExhaustedError as error:
+            await self._on_error(run, error, settlement)
+        else:
+            await self._retry(run, settlement, _FIRST_DELAY_S, "its worker hangs")
+
+    def _context(self, run: Run) -> Context[Any]:
         services, event = self._services, run.event
         return Context(
             event=event,
@@ -204,11 +227,11 @@ class Invoker:
     async def _emit_json(self, chunk: TokenChunk) -> None:
         await self._services.bus.broadcast(subjects.token(chunk.request), encode_json(chunk))
 
-    async def _on_error(self, run: _Run, error: OmnibusError, settlement: Settlement) -> None:
+    async def _on_error(self, run: Run, error: OmnibusError, settlement: Settlement) -> None:
         try:
-            if error.retryable and run.delivery.attempt < self.spec.max_attempts:
+            if error.retryable and run.case.tries < self.spec.max_attempts:
                 await self._retry(run, settlement, error.retry_after_s, f"{error.code}: {error.message}")
-            elif _nobody_waits(run.event, error):
+            elif run.ends_with(error):
                 await self._give_up(run, error)
                 await settlement.ack()
             else:
@@ -218,15 +241,15 @@ class Invoker:
             # The bus itself fails: without a settlement the message comes again after the ack wait.
             log.warning("%s: request %s: not settled: %s", self.spec.name, run.event.request, failure)
 
-    async def _retry(self, run: _Run, settlement: Settlement, delay_s: float | None, reason: str) -> None:
+    async def _retry(self, run: Run, settlement: Settlement, delay_s: float | None, reason: str) -> None:
         if delay_s is None:
-            delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (run.delivery.attempt - 1))
+            delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (run.case.tries - 1))
             delay_s *= random.uniform(0.5, 1.5)
         log.info("%s: request %s again in %.2f s: %s", self.spec.name, run.event.request, delay_s, reason)
         await settlement.nak(delay_s)
         await self._trace(run, "retry", {"reason": reason, "delay_s": delay_s})
 
-    async def _give_up(self, run: _Run, error: OmnibusError) -> None:
+    async def _give_up(self, run: Run, error: OmnibusError) -> None:
         cancelled = isinstance(error, CancelledRequestError)
         status = ResultStatus.CANCELLED if cancelled else ResultStatus.FAILED
         if self._services.cancellations.has_failed(run.event.request):
@@ -235,7 +258,7 @@ class Invoker:
         await self._services.router.fail(run.event, error, status)
         await self._trace(run, error.code, {"wasted_s": time.time() - run.started_s})
 
-    async def _bury(self, run: _Run, error: OmnibusError) -> None:
+    async def _bury(self, run: Run, error: OmnibusError) -> None:
         event = run.event
         await self._letters.write(event, run.delivery, error)
         await self._services.router.fail(event, error)
@@ -249,40 +272,14 @@ class Invoker:
         except OmnibusError as failure:
             log.warning("%s: a message that is no event was not settled: %s", self.spec.name, failure)
 
-    async def _trace(self, run: _Run, status: str, notes: dict[str, Any]) -> None:
-        event = run.event
-        span = Span(
-            request=event.request,
-            stage=event.stage,
-            function=self.spec.name,
-            worker=self._services.worker,
-            attempt=run.delivery.attempt,
-            status=status,
-            cache=run.cache,
-            queued_s=run.delivery.queued_s,
-            started_s=run.started_s,
-            finished_s=time.time(),
-            traceparent=event.traceparent,
-            details=plain(notes),
-        )
+    async def _trace(self, run: Run, status: str, notes: dict[str, Any]) -> None:
         try:
-            await self._services.bus.broadcast(subjects.trace(event.request), encode(span))
+            span = run.span(self.spec.name, self._services.worker, status, notes)
+            await self._services.bus.broadcast(subjects.trace(run.event.request), encode(span))
         except OmnibusError as error:
             # What happened has happened: a span that is lost must not change how the request ends.
-            log.warning("%s: request %s: no trace: %s", self.spec.name, event.request, error)
+            log.warning("%s: request %s: no trace: %s", self.spec.name, run.event.request, error)
 
 
-def _nobody_waits(event: Event, error: OmnibusError) -> bool:
-    """Whether the error is the request's end, not a fault: a function that took too long by its own limit has one."""
-    late = event.deadline_s is not None and time.time() > event.deadline_s
-    return isinstance(error, CancelledRequestError) or (isinstance(error, DeadlineExceededError) and late)
-
-
-class _Run:
-    """One delivery being handled."""
-
-    def __init__(self, event: Event, delivery: Delivery, started_s: float) -> None:
-        self.event = event
-        self.delivery = delivery
-        self.started_s = started_s
-        self.cache = CacheState.OFF
+class _HungError(Exception):
+    """A thread of a handler did not end when the handler was told to."""

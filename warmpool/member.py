@@ -56,7 +56,7 @@ class Member:
         self.slot, self.group, self.goal = slot, group, goal
         self.tier: Tier | None = None
         self.timings_s: Mapping[str, float] = {}
-        self.started_s = clock()
+        self._clock, self.started_s = clock, clock()
         self.failure: Failed | None = None
         self.leaving = self.hung = False
         self.process: Process | None = None
@@ -138,6 +138,9 @@ class Member:
                     case None:
                         return
                     case Reached(tier, timings_s):
+                        if self.tier is None:  # what went before the worker itself could take the time
+                            start_s = self._clock() - self.started_s - sum(timings_s.values())
+                            timings_s = {"start": max(0.0, start_s), **timings_s}
                         self.tier, self.timings_s = tier, {**self.timings_s, **timings_s}
                         log.info("%s is %s after %s", self.slot, tier.value, _words(timings_s))
                     case Failed():

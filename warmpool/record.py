@@ -14,29 +14,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Self
+
+from functions.watch import RunState
 
 _HEADER = struct.Struct("<ddQQQ")
 _SLOT = struct.Struct("<BB62s")
 _SLOTS = 1023
 _NBYTES = _SLOT.size * (_SLOTS + 1)
-
-
-class RunState(IntEnum):
-    """What a worker does with a message."""
-
-    NONE = 0
-    """The slot is free."""
-
-    WAITING = 1
-    """It has it, and does nothing with it yet."""
-
-    RUNNING = 2
-    """Its handler runs."""
-
-    STUCK = 3
-    """Its handler was told to end, and a thread of it goes on all the same."""
 
 
 @dataclass(frozen=True)

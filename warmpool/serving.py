@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
 from bus.contracts import ModelManifest, WorkerState
+from bus.contracts.codec import digest_of
 from bus.errors import ModelCorruptError, OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.ports import Consumer
@@ -26,10 +27,13 @@ from functions.flow.catalog import BUILT_IN, Pipelines, PlanCache
 from functions.flow.join import Joins
 from functions.flow.router import Router
 from functions.flow.start import SLOTS, Starter
+from functions.guard import Guard
 from functions.invoker import Invoker, Services
 from functions.model import FunctionModel
 from functions.registry import load_functions, registry
 from functions.spec import FunctionSpec
+from functions.suspects import Suspects
+from functions.watch import RunWatch
 from runtime.repository import Repository
 from runtime.repository.location import MEMORY
 from runtime.residency.ledger import MemoryLedger
@@ -53,13 +57,22 @@ class Serving:
     Args:
         config: What it serves and where everything is.
         worker: The worker's id.
+        watch: Is told what is done with each message.
+        on_stuck: Called when a run hangs.
 
     Attributes:
         timings_s: Seconds that each phase took; emptied by whoever tells them.
     """
 
-    def __init__(self, config: WorkerConfig, worker: str) -> None:
+    def __init__(
+        self,
+        config: WorkerConfig,
+        worker: str,
+        watch: RunWatch | None = None,
+        on_stuck: Callable[[], None] = lambda: None,
+    ) -> None:
         self.timings_s: dict[str, float] = {}
+        self._watch, self._on_stuck = watch, on_stuck
         self._config, self._worker = config, worker
         self._specs: list[FunctionSpec] = []
         self._consumers: list[Consumer] = []
@@ -112,10 +125,10 @@ class Serving:
         with self._timed("streams"):
             pipelines = Pipelines.load(registry, (BUILT_IN, *self._config.pipelines))
             await pipelines.announce(await self._bus.bucket("plans"))
-            functions = {name for plan in pipelines for name in plan.functions}
-            for name in functions | {spec.name for spec in self._specs}:
-                await self._bus.ensure_function(name)  # of other workers, too: their work is kept until they are there
-            await self._bus.ensure_function(START_FUNCTION)
+            # Of other workers, too: their work is kept until they are there.
+            functions = {name for plan in pipelines for name in plan.functions} | {START_FUNCTION}
+            functions |= {spec.name for spec in self._specs}
+            await self._ensure(functions)
         repository = Repository(self._config.models)
         announcer = Announcer(await self._bus.bucket("models"), repository, self._specs)
         models = self._models(repository, announcer)
@@ -141,6 +154,10 @@ class Serving:
                 except OmnibusError as error:  # no reason not to serve
                     log.warning("%s was not warmed up: %s", invoker.spec.name, error.message)
 
+    async def stop_pulling(self) -> None:
+        """Take nothing new; what runs goes on."""
+        await asyncio.gather(*(consumer.stop_pulling() for consumer in self._consumers))
+
     async def drain(self) -> None:
         """Take nothing new, and wait for what runs; what is not done within the grace period is handed back."""
         drained = asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers))
@@ -157,6 +174,17 @@ class Serving:
     def unique_nbytes(self) -> int:
         """Memory that only this worker holds, as last told; 0: not known."""
         return self._lease.unique_nbytes or 0
+
+    async def _ensure(self, functions: set[str]) -> None:
+        """Make the streams of functions exist, unless another worker has done that since the bus was made.
+
+        A hundred calls of the JetStream API for one that reads: what it reads is on the same disk as the streams.
+        """
+        config, bucket = self._config.nats, await self._bus.bucket("plans")
+        key = "ensured-" + digest_of([sorted(functions), config.ack_wait_s, config.replicas])[:40]
+        if await bucket.get(key) is None:
+            await asyncio.gather(*(self._bus.ensure_function(name) for name in functions))
+            await bucket.put(key, b"")
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -190,6 +218,7 @@ class Serving:
             cancellations=await stack.enter_async_context(Cancellations(await bus.bucket("cancels"))),
             worker=self._worker,
             executor=executor,
+            guard=Guard(self._watch, Suspects(await bus.bucket("suspects")), self._on_stuck),
         )
 
     def _models(self, repository: Repository, announcer: Announcer) -> WorkerModels:

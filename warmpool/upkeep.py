@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bus.contracts import Tier
+from functions.watch import RunState
 from warmpool.member import Member
-from warmpool.record import RunState
 
 _WATCHED_AFTER = 100
 """Messages after which caches and arenas of a worker are filled, so that what it grows from then on is a leak."""

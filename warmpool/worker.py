@@ -45,6 +45,7 @@ class Worker:
         self._goal = Tier.PRIMED if channel else Tier.LOADED
         self._tier: Tier | None = None
         self._stop = asyncio.Event()
+        self._stuck = asyncio.Event()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -66,11 +67,14 @@ class Worker:
             except OmnibusError as error:
                 self._say(Failed(error.code, error.message))
                 raise
+        if self._stuck.is_set():
+            os._exit(1)  # a thread that hangs would keep the process
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         started_s = time.monotonic()
-        serving = await stack.enter_async_context(Serving(self._config, self.id))
+        serving = await stack.enter_async_context(Serving(self._config, self.id, self._record, self._stuck.set))
         self._with(stack, self._beat(serving))
+        self._with(stack, self._quit_when_stuck(serving))
         self._reached(Tier.PRIMED, serving)
         while not self._stop.is_set():
             if self._goal.rank > self._rank:
@@ -129,6 +133,14 @@ class Worker:
             _, busy, served = serving.load_counts()
             self._record.beat(busy=busy, served=served, unique_nbytes=serving.unique_nbytes)
             await asyncio.sleep(_BEAT_S)
+
+    async def _quit_when_stuck(self, serving: Serving) -> None:
+        """A run hangs: take nothing new. The pool sees that, too, and ends this worker when it has another one."""
+        await self._stuck.wait()
+        await serving.stop_pulling()
+        if self._channel is None:
+            self._stop.set()
+            self._changed.set()
 
     def _with(self, stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -183,6 +183,16 @@ class DeadLetter(Contract):
     worker: str
 
 
+class Suspicion(Contract):
+    """What became of the workers that had a message; nothing at all for nearly every message."""
+
+    schema_name = "omnibus.suspicion"
+    schema_version = 1
+
+    interruptions: int = Field(default=0, description="Workers that ended without a word while they had it.")
+    crashes: int = Field(default=0, description="Those that crashed or hung, by themselves, while they ran it.")
+
+
 class WorkerState(StrEnum):
     """Where a worker is in its life."""
 

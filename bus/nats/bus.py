@@ -83,10 +83,10 @@ class NatsBus:
 
     async def setup(self) -> None:
         """Make every log and bucket of the system exist; safe to call from many processes at once."""
-        for log_config in LOGS:
-            await ensure_log(self._connected, self._config, log_config)
-        for bucket in BUCKETS.values():
-            await ensure_bucket(self._connected, self._config, bucket)
+        client, config = self._connected, self._config
+        logs = (ensure_log(client, config, log_config) for log_config in LOGS)
+        # All at once: a worker that is waited for makes this call, and each of them is a round trip.
+        await asyncio.gather(*logs, *(ensure_bucket(client, config, bucket) for bucket in BUCKETS.values()))
 
     @property
     def _connected(self) -> Client:

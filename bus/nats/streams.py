@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -69,18 +70,22 @@ async def ensure_function(client: Client, config: NatsConfig, function: str) -> 
             "num_replicas": config.replicas,
         },
     )
-    for lane in Lane:
-        consumer = {
-            "durable_name": lane.value,
-            "filter_subject": work(function, lane),
-            "ack_policy": "explicit",
-            "ack_wait": int(config.ack_wait_s * _SECOND_NS),
-            "max_deliver": -1,
-            "max_ack_pending": 10_000,
-            "max_waiting": 2_048,
-        }
-        body = {"stream_name": name, "config": consumer}
-        await request(client, f"CONSUMER.CREATE.{name}.{lane.value}.{work(function, lane)}", body)
+    await asyncio.gather(*(_ensure_lane(client, config, function, lane) for lane in Lane))
+
+
+async def _ensure_lane(client: Client, config: NatsConfig, function: str, lane: Lane) -> None:
+    name, subject = function_stream(function), work(function, lane)
+    consumer = {
+        "durable_name": lane.value,
+        "filter_subject": subject,
+        "ack_policy": "explicit",
+        "ack_wait": int(config.ack_wait_s * _SECOND_NS),
+        "max_deliver": -1,
+        "max_ack_pending": 10_000,
+        "max_waiting": 2_048,
+    }
+    body = {"stream_name": name, "config": consumer}
+    await request(client, f"CONSUMER.CREATE.{name}.{lane.value}.{subject}", body)
 
 
 async def ensure_log(client: Client, config: NatsConfig, log: LogConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -55,8 +56,7 @@ class Pipelines:
 
     async def announce(self, bucket: KeyValue) -> None:
         """Write every plan to the bus, so that workers find it by its digest."""
-        for plan in self._plans.values():
-            await bucket.put(plan.digest, encode(plan))
+        await asyncio.gather(*(bucket.put(plan.digest, encode(plan)) for plan in self._plans.values()))
 
 
 class PlanCache:

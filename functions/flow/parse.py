@@ -14,6 +14,7 @@ from bus.errors import OmnibusError, PipelineInvalidError
 from functions.flow.plan import END, REQUEST, Plan, PlanStage, Source
 from functions.registry import Registry
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there: ten times as fast
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _REF = re.compile(r"([a-z][a-z0-9_-]*)\.([a-z][a-z0-9_]*)(\?)?")
 _TOP = {"pipeline", "description", "inputs", "stages", "outputs"}
@@ -26,7 +27,7 @@ def parse_file(path: Path, registry: Registry) -> Plan:
         PipelineInvalidError: Lists every problem of the file.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PipelineInvalidError(f"pipeline file {path.name}: not readable as YAML: {error}") from error
     return parse(document, registry, path.name)

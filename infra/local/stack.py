@@ -20,9 +20,11 @@ from bus.errors import StackConfigError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.tensors.shared_memory import SharedMemory
+from functions.suspects import Suspects
 from infra.local.folder import DataFolder, StackInfo
 from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
+from warmpool.casualties import Casualties
 from warmpool.forker import Forker
 from warmpool.keeper import Keeper, KeeperConfig
 from warmpool.lease import read_leases
@@ -55,6 +57,7 @@ class Stack:
         self.pool: Pool
         self.gateway: Keeper
         self.nats: NatsServer
+        self._bus: NatsBus
 
     async def __aenter__(self) -> Self:
         """Start the bus, the workers and the gateway; workers may still be loading when this returns.
@@ -85,10 +88,8 @@ class Stack:
         wanted = sum(self._settings.worker_counts.values())
         failed = asyncio.get_running_loop().create_task(self.pool.failed())
         try:
-            config = NatsConfig(url=self.nats.url, token=self.nats.token, name="omnibus-stack")
-            async with asyncio.timeout(timeout_s), NatsBus(config) as bus:
-                await bus.setup()
-                registry = await bus.bucket("workers")
+            async with asyncio.timeout(timeout_s):
+                registry = await self._bus.bucket("workers")
                 while not failed.done():
                     leases = [lease for lease in await read_leases(registry) if lease.state is WorkerState.READY]
                     if len(leases) >= wanted:
@@ -140,14 +141,24 @@ class Stack:
         shared.sweep()
         self._stack.callback(shared.sweep)
         environment = self._environment()
-        starter = await self._starter(environment)
-        config = SlotConfig(logs=self._logs, grace_s=self._settings.grace_s + _CLOSING_S)
-        self.pool = await self._stack.enter_async_context(Pool(starter, config))
-        for group, count in settings.worker_counts.items():
-            self.pool.want(group, {Tier.LOADED: count})
+        await self._open_pool(environment)
         self.gateway = await self._keep({"gateway": [*_COMMAND, "gateway"]}, environment)
         await self._wait_for_gateway()
         folder.publish(self.info)
+
+    async def _open_pool(self, environment: Mapping[str, str]) -> None:
+        starter = await self._starter(environment)
+        self._bus = await self._stack.enter_async_context(
+            NatsBus(NatsConfig(url=self.nats.url, token=self.nats.token, name="omnibus-stack"))
+        )
+        await self._bus.setup()
+        suspects = Suspects(await self._bus.bucket("suspects"))
+        casualties = await self._stack.enter_async_context(Casualties(suspects))
+        grace_s = self._settings.grace_s + _CLOSING_S
+        config = SlotConfig(logs=self._logs, grace_s=grace_s, on_end=casualties.on_end)
+        self.pool = await self._stack.enter_async_context(Pool(starter, config))
+        for group, count in self._settings.worker_counts.items():
+            self.pool.want(group, {Tier.LOADED: count})
 
     async def _starter(self, environment: Mapping[str, str]) -> Starter:
         spawning = SpawnStarter(_worker_command, environment)

@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 from nats.nuid import NUID
 
+from functions.watch import RunState
 from warmpool.protocol import Failed, Promote, Reached, from_line, to_line
-from warmpool.record import FlightRecord, RunState
+from warmpool.record import FlightRecord
 from warmpool.template import serve_template
 
 
@@ -46,11 +47,23 @@ def facts(threads: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def threads_of_a_session(asked: int) -> dict[str, Any]:
+    """What a session that is opened here does, for a matrix of ones times one of twos."""
+    from runtime.engines.onnx import OnnxSession
+
+    before = len(os.listdir("/proc/self/task"))
+    session = OnnxSession(Path(os.environ["NOOP_MODEL"]), threads=asked)
+    (answer,) = session.run({"x": np.ones((1, 64), np.float32)})
+    return {"answer": answer.tolist(), "threads": len(os.listdir("/proc/self/task")) - before}
+
+
 def become(request: Mapping[str, Any], channel: socket.socket, descriptors: Sequence[int]) -> int:
     """The life of a worker."""
     record = FlightRecord(descriptors[0])
     group = str(request["group"])
     print(json.dumps(facts(len(os.listdir("/proc/self/task")))), flush=True)
+    if group.startswith("session-"):
+        print(json.dumps(threads_of_a_session(int(group.removeprefix("session-")))), flush=True)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if group == "deaf" else _stop)
     try:
         for line in channel.makefile("rb"):

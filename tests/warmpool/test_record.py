@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from warmpool.record import FlightRecord, RunState, Vitals
+from functions.watch import RunState
+from warmpool.record import FlightRecord, Vitals
 
 
 def test_what_one_process_writes_the_other_one_reads_after_its_death() -> None:

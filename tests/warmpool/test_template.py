@@ -8,11 +8,13 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bus.contracts import Tier
 from bus.errors import WorkerStartError
 from tests.delivery.processes import ROOT, alive
+from tests.runtime.engines.small_model import install, weight
 from tests.warmpool.pools import facts, forked, running, until
 from warmpool.forker import Forker
 
@@ -52,6 +54,20 @@ async def test_a_worker_has_its_channel_its_record_and_its_log_and_no_other_file
         assert facts(tmp_path, "idle-1")[0]["files"] == sorted(["/dev/null", "/memfd", log, log, "socket"])
 
 
+async def test_sessions_that_are_made_in_workers_run_on_as_many_threads_as_they_are_told_to(tmp_path: Path) -> None:
+    model = install(tmp_path / "models")
+    async with running(tmp_path, variables={"NOOP_MODEL": str(model)}) as pool, asyncio.timeout(60):
+        for count in (1, 2, 3):
+            pool.want(f"session-{count}", {Tier.LOADED: 1})
+        told = []
+        for count in (1, 2, 3):
+            await pool.reach(f"session-{count}")
+            told.append(facts(tmp_path, f"session-{count}-0")[1])
+    assert [one["threads"] for one in told] == [0, 1, 2]
+    for one in told:
+        np.testing.assert_allclose(one["answer"], [weight().sum(axis=0)], rtol=1e-4, atol=1e-4)
+
+
 async def test_workers_outlive_a_template_that_is_killed_and_the_next_one_forks_as_well(tmp_path: Path) -> None:
     async with running(tmp_path) as pool, asyncio.timeout(60):
         pool.want("idle", {Tier.LOADED: 2})
@@ -82,6 +98,7 @@ _POOL = """
 import asyncio, os, sys
 from pathlib import Path
 from bus.contracts import Tier
+from tests.runtime.engines.small_model import install, weight
 from tests.warmpool.pools import running
 async def main():
     async with running(Path(sys.argv[1])) as pool:

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from bus.contracts import Tier
+from functions.watch import RunState
 from warmpool.member import Member
 from warmpool.process import Process
 from warmpool.protocol import Reached, to_line
-from warmpool.record import FlightRecord, RunState
+from warmpool.record import FlightRecord
 from warmpool.upkeep import Upkeep, UpkeepConfig
 
 MIB = 1 << 20

@@ -24,6 +24,7 @@ from bus.contracts import (
     Result,
     ResultStatus,
     Span,
+    Suspicion,
     TensorRef,
     TokenBlock,
     TokenChunk,
@@ -281,5 +282,9 @@ EXAMPLES: list[tuple[Contract, dict[str, Any]]] = [
             "source": DIGEST,
             "schema": "omnibus.token_block/1",
         },
+    ),
+    (
+        Suspicion(interruptions=3, crashes=1),
+        {"interruptions": 3, "crashes": 1, "schema": "omnibus.suspicion/1"},
     ),
 ]
