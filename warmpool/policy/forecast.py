@@ -13,7 +13,7 @@ FIRST_PRICE = 1.0 / (1200.0 * 256e6)
 """A worker of 256 MB waits while it is needed more often than every twenty minutes."""
 
 _STALE = 0.1
-_BRIDGE_S = 60.0
+BRIDGE_S = 60.0
 """Nothing ends in order to start again within so many seconds: starts take cores from those that work."""
 
 
@@ -48,10 +48,10 @@ class ForecastKeepAlive:
             self._hazards[key] = (times.seen, hazard)
         return hazard
 
-    def windows(self, key: Key, cost: Cost) -> tuple[Window, ...]:
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
         """Where the hazard × weight ÷ bytes is at least the price."""
         least_rate = self.price.value * cost.nbytes / cost.weight
-        return self.hazard(key).windows(least_rate, lead_s=cost.start_s, bridge_s=_BRIDGE_S)
+        return self.hazard(key).windows(least_rate, lead_s=cost.start_s, bridge_s=BRIDGE_S)
 
     def account(self, seconds: float, kept_nbytes: float, allowed_nbytes: float) -> None:
         """The price follows what is spent."""

@@ -33,6 +33,16 @@ class Window(NamedTuple):
     end_s: float
 
 
+def with_window(windows: tuple[Window, ...], more: Window) -> tuple[Window, ...]:
+    """The windows and one more, which those that it touches become a part of."""
+    touched = [one for one in windows if one.start_s <= more.end_s and one.end_s >= more.start_s]
+    joined = Window(
+        min(one.start_s for one in (more, *touched)),
+        max(one.end_s for one in (more, *touched)),
+    )
+    return tuple(sorted((*(one for one in windows if one not in touched), joined)))
+
+
 @dataclass(frozen=True, eq=False)
 class Hazard:
     """A step function of idle time.

@@ -66,7 +66,7 @@ class HistogramKeepAlive:
         """Count an idle time."""
         self._known[key].add(idle_s)
 
-    def windows(self, key: Key, cost: Cost) -> tuple[Window, ...]:
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
         """One window; for the whole range from the start where the histogram is not representative."""
         known = self._known[key]
         if known.total >= _LEAST and known.beyond > _OUT_OF_BOUNDS * known.total:

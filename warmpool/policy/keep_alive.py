@@ -34,8 +34,14 @@ class KeepAlive(Protocol):
     def observe(self, key: Key, idle_s: float) -> None:
         """An idle time has ended after so many seconds, with an arrival."""
 
-    def windows(self, key: Key, cost: Cost) -> tuple[Window, ...]:
-        """When to be warm, in seconds since the work ended that ended last, in order and apart from each other."""
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
+        """When to be warm, in seconds since the work ended that ended last, in order and apart from each other.
+
+        Args:
+            key: Whose.
+            cost: What a worker takes.
+            idle_s: How long ago that is: what is known of later times counts.
+        """
 
     def account(self, seconds: float, kept_nbytes: float, allowed_nbytes: float) -> None:
         """Some time has passed.
@@ -60,7 +66,7 @@ class FixedKeepAlive:
     def observe(self, key: Key, idle_s: float) -> None:
         """Nothing is learnt."""
 
-    def windows(self, key: Key, cost: Cost) -> tuple[Window, ...]:
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
         """The one that is always the same."""
         return self._windows
 

@@ -11,7 +11,8 @@ from functools import partial
 
 from warmpool.policy.keep_alive import Cost, KeepAlive
 from warmpool.policy.levels import Levels
-from warmpool.simulate.meter import Meter, Shadow
+from warmpool.policy.shadow import Shadow
+from warmpool.simulate.meter import Meter
 from warmpool.simulate.report import Report
 from warmpool.simulate.trace import Trace
 

@@ -1,0 +1,79 @@
+"""What a request that was just accepted will need, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from functions.flow.plan import END, Plan
+
+_KEEP = 0.9
+_LEAST_REACH = 0.2
+"""A stage that fewer requests than this reach is not started ahead for each of them."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """A stage that a request will reach.
+
+    Attributes:
+        function: What runs there.
+        after_s: Seconds from the start of the request until then, as far as is known.
+        reach: Which share of such requests gets there, 0 to 1.
+    """
+
+    function: str
+    after_s: float
+    reach: float
+
+
+class LookAhead:
+    """Learns how long stages take and how many requests reach them."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, str], float] = {}
+        self._reach: dict[tuple[str, str], float] = {}
+
+    def ran(self, pipeline: str, stage: str, seconds: float) -> None:
+        """A stage ran for so long; the latest runs count most."""
+        former = self._seconds.get((pipeline, stage), seconds)
+        self._seconds[pipeline, stage] = _KEEP * former + (1 - _KEEP) * seconds
+
+    def ended(self, plan: Plan, reached: frozenset[str]) -> None:
+        """A request has ended that ran these stages and skipped the others."""
+        for stage in plan.stages:
+            key = (plan.pipeline, stage.name)
+            former = self._reach.get(key, 1.0)  # until it is known, all are reached: what is skipped shows soon
+            self._reach[key] = _KEEP * former + (1 - _KEEP) * (stage.name in reached)
+
+    def expect(self, plan: Plan) -> tuple[Due, ...]:
+        """The functions that a request which starts now will need, each when it is first due.
+
+        A stage is due when the longest way to it is done: it waits for all stages before it.
+        """
+        done_s: dict[str, float] = {}
+        due: dict[str, Due] = {}
+        for stage in plan.stages:
+            if stage.name == END:
+                continue
+            after_s = max((done_s[before] for before in stage.upstream), default=0.0)
+            done_s[stage.name] = after_s + self._seconds.get((plan.pipeline, stage.name), 0.0)
+            reach = self._reach.get((plan.pipeline, stage.name), 1.0)
+            known = due.get(stage.function)
+            if reach >= _LEAST_REACH and (known is None or after_s < known.after_s):
+                due[stage.function] = Due(stage.function, after_s, reach)
+        return tuple(sorted(due.values(), key=lambda one: (one.after_s, one.function)))
+
+
+def by_group(due: tuple[Due, ...], groups: Mapping[str, str]) -> dict[str, Due]:
+    """The first that each group is needed for.
+
+    Args:
+        due: In the order of time.
+        groups: Group by function; functions that are not in it are not served here.
+    """
+    first: dict[str, Due] = {}
+    for one in due:
+        if one.function in groups:
+            first.setdefault(groups[one.function], one)
+    return first

@@ -1,0 +1,64 @@
+"""What a pool sees of itself, and what it is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from functions.warm import Tier, WarmSpec
+from warmpool.policy.keep_alive import Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupView:
+    """One function group on one host.
+
+    Attributes:
+        group: Its name.
+        warm: What is asked of it.
+        cost: What a worker of it takes.
+        slots: Requests that a worker runs at once.
+        service_s: How long a request runs, on average.
+        alive: Workers that start or are ready; those that are being stopped are none.
+        running: Requests that workers have; None: not known, so nothing is changed.
+        waiting: Requests that no worker has; None: not known, so nothing is changed.
+        tenants: How many of them are whose; empty: all of one tenant.
+    """
+
+    group: str
+    warm: WarmSpec
+    cost: Cost
+    slots: int
+    service_s: float
+    alive: int
+    running: int | None
+    waiting: int | None
+    tenants: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What there is to be of a group.
+
+    Attributes:
+        workers: How many.
+        tier: How ready they are.
+        why: For whom, in words for a log.
+    """
+
+    workers: int
+    tier: Tier
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a pool is to do.
+
+    Attributes:
+        targets: By group; a pool starts what is missing and drains what is too much.
+        look_again_s: When to ask again if nothing happens before; infinite: not at all.
+    """
+
+    targets: Mapping[str, Target]
+    look_again_s: float
