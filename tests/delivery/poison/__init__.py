@@ -64,6 +64,8 @@ async def run(context: Context[Any], inputs: Deed) -> Done:
             await context.run(_deaf, 600)
         case "hang all":
             _deaf_with_the_interpreter(600)
+        case "swallow":
+            bytearray(64 << 30)
         case "hold":
             await _hold(context, folder)
     return Done(pid=os.getpid())
