@@ -61,6 +61,11 @@ class Settings(BaseSettings):
     functions: str = Field(default="", description="Packages with functions of your own, separated by commas.")
     pipelines: str = Field(default="", description="Folders with pipelines of your own, separated by commas.")
     workers: str = Field(default=DEFAULT_WORKERS, description="Workers by group in the embedded stack.")
+    worker_age_s: float = Field(default=86_400.0, ge=0, description="Age at which a worker is replaced; 0: never.")
+    worker_messages: int = Field(default=0, ge=0, description="Messages after which it is replaced; 0: never.")
+    worker_growth: ByteSize = Field(
+        default=ByteSize(1 << 30), description="Memory that it may gain once it is warm before it is replaced; 0: any."
+    )
     threads: int = Field(default_factory=lambda: max(1, os.cpu_count() or 1), ge=1, description="Cores of a worker.")
     grace_s: float = Field(default=10.0, gt=0, description="How long running work may go on after a stop.")
     media_hosts: str | None = Field(default=None, description="Hosts that media URLs may name; see FetchPolicy.")

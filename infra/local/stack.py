@@ -31,6 +31,7 @@ from warmpool.lease import read_leases
 from warmpool.pool import Pool
 from warmpool.slot import SlotConfig
 from warmpool.starter import SpawnStarter, Starter, TemplateStarter
+from warmpool.upkeep import Upkeep, UpkeepConfig
 
 log = logging.getLogger("omnibus.stack")
 
@@ -156,7 +157,12 @@ class Stack:
         casualties = await self._stack.enter_async_context(Casualties(suspects))
         grace_s = self._settings.grace_s + _CLOSING_S
         config = SlotConfig(logs=self._logs, grace_s=grace_s, on_end=casualties.on_end)
-        self.pool = await self._stack.enter_async_context(Pool(starter, config))
+        upkeep = UpkeepConfig(
+            max_age_s=self._settings.worker_age_s,
+            max_served=self._settings.worker_messages,
+            max_growth_nbytes=self._settings.worker_growth,
+        )
+        self.pool = await self._stack.enter_async_context(Pool(starter, config, Upkeep(upkeep)))
         for group, count in self._settings.worker_counts.items():
             self.pool.want(group, {Tier.LOADED: count})
 
