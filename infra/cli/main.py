@@ -23,6 +23,7 @@ COMMANDS = {
     "ocr": ("infra.cli.single:ocr", "Print the text on the picture FILE"),
     "pipelines": ("infra.cli.pipelines:pipelines", "List, show and draw pipelines"),
     "publish": ("infra.cli.publish:publish", "Publish a request"),
+    "simulate": ("infra.cli.simulate:simulate", "Compare policies of the warm pool on simulated arrivals"),
     "speak": ("infra.cli.single:speak", "Speak TEXT into a file"),
     "trace": ("infra.cli.trace:trace", "Show the stages of a request of the last 24 hours"),
     "transcribe": ("infra.cli.single:transcribe", "Print what is said in FILE"),
