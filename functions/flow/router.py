@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from bus import subjects
@@ -62,7 +64,8 @@ class Router:
         await self._finish(event, Result(**_outcome(event), status=status, error=record))
 
     async def _go(self, plan: Plan, event: Event, arrivals: dict[str, set[str]], values: dict[str, Any]) -> None:
-        publications = []
+        # Made last: what a join that fails leaves behind would never be awaited.
+        publications: list[Callable[[], Awaitable[None]]] = []
         joins = []
         for stage in plan.stages:  # in topological order, so that skips travel all the way in one pass
             if stage.name not in arrivals:
@@ -81,13 +84,13 @@ class Router:
                     arrivals.setdefault(name, set()).add(stage.name)
             elif stage.name == END:
                 result = Result(**_outcome(event), status=ResultStatus.SUCCEEDED, outputs=inputs)
-                publications.append(self._finish(event, result))
+                publications.append(partial(self._finish, event, result))
             else:
-                publications.append(self._publish(_next_event(event, stage, inputs, known)))
+                publications.append(partial(self._publish, _next_event(event, stage, inputs, known)))
         if len(publications) == 1:
-            await publications[0]
+            await publications[0]()
         else:
-            await asyncio.gather(*publications)
+            await asyncio.gather(*(publish() for publish in publications))
         for key in joins:
             await self._joins.forget(key)
 
