@@ -111,12 +111,9 @@ class Invoker:
         Raises:
             OmnibusError: There is no model, or it does not run.
         """
-        work = self.spec.warm_up
-        if work is None:
-            return
-        async with self._model.hold() as held:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._services.executor, work, held.model)
+        if self.spec.warm_up is not None:
+            async with self._model.hold() as held:
+                await self.spec.warm_up(held.model)
 
     async def _handle(self, run: Run, settlement: Settlement) -> None:
         await self._services.guard.examine(run.case, self.spec.name)

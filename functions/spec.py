@@ -25,9 +25,8 @@ Handler = Callable[["Context[Any]", Any], Awaitable[Contract]]
 Setup = Callable[["Repository"], Any]
 """Loads what the handler needs, once per worker, before the worker takes its first message; runs in a thread."""
 
-WarmUp = Callable[[Any], object]
-"""Runs what `setup` returned once on the shapes that runs will meet, so that the first of them is no slower; in a
-thread."""
+WarmUp = Callable[[Any], Awaitable[object]]
+"""Runs what `setup` returned once on the shapes that runs will meet, so that the first of them is no slower."""
 
 
 @dataclass(frozen=True, kw_only=True)

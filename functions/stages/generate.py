@@ -93,9 +93,20 @@ def setup(repository: Repository) -> Generator:
     return Generator(engine, tokenizer, grammars, manifest.dims["hidden"], manifest.ref)
 
 
+async def warm_up(model: Generator) -> None:
+    """Answer a short prompt with two tokens: a prefill and a step."""
+    from runtime.generation.request import PromptTokens
+    from runtime.generation.sampling import SamplingConfig
+
+    prompt = PromptTokens(model.tokenizer.encode("ready"), np.zeros((0, model.hidden), np.float32), scope="warm-up")
+    async for _ in model.engine.submit(prompt, SamplingConfig(max_tokens=2, temperature=0.0)):
+        pass
+
+
 @function(
     "generate",
     setup=setup,
+    warm_up=warm_up,
     models=(LANGUAGE_MODEL,),
     made_for=lambda inputs: str(inputs.prompt.model),
     choice=ModelChoice(name=LANGUAGE_MODEL, of=lambda inputs: str(inputs.prompt.model), serves=is_language_model),

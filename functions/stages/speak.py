@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
@@ -52,9 +53,17 @@ def setup(repository: Repository) -> Kokoro:
     return model
 
 
+async def warm_up(model: Kokoro) -> None:
+    """Say a word."""
+    voice = model.voices[0]
+    (piece,) = await asyncio.to_thread(model.plan, "ready", voice)
+    await asyncio.to_thread(model.say, piece, voice)
+
+
 @function(
     "speak",
     setup=setup,
+    warm_up=warm_up,
     models=("kokoro-82m",),
     group="speech",
     version=3,

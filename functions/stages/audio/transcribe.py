@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,10 +44,19 @@ def setup(repository: Repository) -> Whisper:
     return Whisper.load(repository, "whisper-base")
 
 
+async def warm_up(model: Whisper) -> None:
+    """Listen to a second of a tone: what is silent is not listened to."""
+    import numpy as np
+
+    tone = np.sin(np.arange(_RATE_HZ, dtype=np.float32) / 6)
+    await asyncio.to_thread(model.transcribe, tone)
+
+
 @function(
     "audio.transcribe",
     version=2,
     setup=setup,
+    warm_up=warm_up,
     models=("whisper-base",),
     group="speech",
     cacheable=True,

@@ -56,9 +56,17 @@ def setup(repository: Repository) -> Space:
     return Space(Looking.load(repository, "efficientnet-lite0"), LabelSpace.load(repository))
 
 
+async def warm_up(model: Space) -> None:
+    """Look at a black picture."""
+    from runtime.vision.square import SIDE
+
+    await model.looking.look([np.zeros((3, SIDE, SIDE), np.float32)])
+
+
 @function(
     "image.embed",
     setup=setup,
+    warm_up=warm_up,
     models=("label-space", "efficientnet-lite0"),
     group="encode",
     slots=8,

@@ -57,9 +57,17 @@ def setup(repository: Repository) -> Encoder:
     return Encoder(Looking.load(repository, "efficientnet-lite0"), LabelBridge.load(repository))
 
 
+async def warm_up(model: Encoder) -> None:
+    """Look at a black picture."""
+    from runtime.vision.square import SIDE
+
+    await model.looking.look([np.zeros((3, SIDE, SIDE), np.float32)])
+
+
 @function(
     "image.encode",
     setup=setup,
+    warm_up=warm_up,
     models=("efficientnet-lite0", "label-bridge"),
     group="encode",
     slots=8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -40,7 +41,24 @@ def setup(repository: Repository) -> TextReader:
     return TextReader.load(repository)
 
 
-@function("image.ocr", setup=setup, models=("ppocr-v4",), group="encode", cacheable=True, timeout_s=180.0)
+async def warm_up(model: TextReader) -> None:
+    """Read a word, so that the detector, the angle classifier and the recogniser have all run."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGB", (320, 96), "white")
+    ImageDraw.Draw(picture).text((20, 20), "ready", "black", font_size=48)
+    await asyncio.to_thread(model.read, picture)
+
+
+@function(
+    "image.ocr",
+    setup=setup,
+    warm_up=warm_up,
+    models=("ppocr-v4",),
+    group="encode",
+    cacheable=True,
+    timeout_s=180.0,
+)
 async def ocr(context: Context[TextReader], inputs: OcrInputs) -> OcrOutputs:
     """Read every picture.
 

@@ -59,9 +59,16 @@ def setup(repository: Repository) -> Embedding:
     return Embedding(embedder, Batcher(embedder.run, embedder.limit))
 
 
+async def warm_up(model: Embedding) -> None:
+    """Embed a short text."""
+    (tokens,) = model.embedder.tokenize(["ready"])
+    await model.batcher.submit([(model.embedder.bucket(tokens), tokens)])
+
+
 @function(
     "text.embed",
     setup=setup,
+    warm_up=warm_up,
     models=("all-minilm-l6-v2",),
     group="encode",
     slots=_SLOTS,
