@@ -140,6 +140,7 @@ BUCKETS = {
         BucketConfig(name="cancels", ttl_s=3_600),
         BucketConfig(name="suspects", ttl_s=86_400, max_nbytes=64 * _MIB),
         BucketConfig(name="workers", ttl_s=LEASE_TTL_S),
+        BucketConfig(name="pools", ttl_s=LEASE_TTL_S),
         BucketConfig(name="models", ttl_s=MODEL_TTL_S),
         BucketConfig(name="plans"),
         BucketConfig(name="cache", ttl_s=86_400, max_nbytes=512 * _MIB),

@@ -1,6 +1,7 @@
 """What travels on the bus. Importing this loads no driver."""
 
 from bus.contracts.base import Contract
+from bus.contracts.capacity import Capacity, GroupCapacity
 from bus.contracts.event import (
     CacheState,
     DeadLetter,
@@ -26,11 +27,13 @@ from bus.contracts.tokens import FramePiece, TokenBlock
 __all__ = [
     "INLINE_MAX_NBYTES",
     "CacheState",
+    "Capacity",
     "Contract",
     "DeadLetter",
     "ErrorRecord",
     "Event",
     "FramePiece",
+    "GroupCapacity",
     "Lane",
     "Lease",
     "MediaLimits",

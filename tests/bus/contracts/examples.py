@@ -10,10 +10,12 @@ from typing import Any
 
 from bus.contracts import (
     CacheState,
+    Capacity,
     Contract,
     DeadLetter,
     ErrorRecord,
     Event,
+    GroupCapacity,
     Lane,
     Lease,
     Modality,
@@ -207,6 +209,37 @@ EXAMPLES: list[tuple[Contract, dict[str, Any]]] = [
             "renewed_s": 1700000003.5,
             "unique_nbytes": 5_000_000_000,
             "schema": "omnibus.lease/1",
+        },
+    ),
+    (
+        Capacity(
+            host="node-1.3f2a",
+            room_nbytes=16_000_000_000,
+            groups={
+                "encode": GroupCapacity(
+                    alive=2, running=3, slots=4, most=6, nbytes=300_000_000, start_s=0.25, service_s=0.125
+                ),
+                "speech": GroupCapacity(alive=0, running=0),
+            },
+            renewed_s=1700000003.5,
+        ),
+        {
+            "host": "node-1.3f2a",
+            "room_nbytes": 16_000_000_000,
+            "groups": {
+                "encode": {
+                    "alive": 2,
+                    "running": 3,
+                    "slots": 4,
+                    "most": 6,
+                    "nbytes": 300_000_000,
+                    "start_s": 0.25,
+                    "service_s": 0.125,
+                },
+                "speech": {"alive": 0, "running": 0},
+            },
+            "renewed_s": 1700000003.5,
+            "schema": "omnibus.capacity/1",
         },
     ),
     (

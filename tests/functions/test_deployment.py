@@ -6,9 +6,9 @@ import pytest
 
 from bus.contracts import Contract
 from bus.errors import StackConfigError
+from functions.deployment import Deployment, group_settings, read_deployment
 from functions.spec import FunctionSpec
 from functions.warm import Tier, WarmSpec
-from warmpool.deployment import Deployment, group_settings, read_deployment
 
 
 class Nothing(Contract):
