@@ -23,6 +23,7 @@ from runtime.repository.catalog import LICENSE_FOLDER, RawFile, RawSource
 from runtime.repository.download import sha256_of
 from runtime.repository.hub import list_hub
 from runtime.repository.progress import Progress, silent
+from runtime.repository.removed import last_removed
 from runtime.repository.source import Source
 from runtime.repository.sources import Wanted, from_hub
 from runtime.weights.folder import INDEX, SINGLE
@@ -106,7 +107,8 @@ def build_model(
 def entry_of(place: str, repository: Repository, options: BuildOptions) -> CatalogEntry:
     """Describe a folder: what is taken out of it, and which recipe builds it.
 
-    Its version is one more than the newest that is installed, unless that was built of the same, in the same way.
+    Its version is one more than the newest that is or was installed, unless that is there and was built of the same, in
+    the same way.
 
     Args:
         place: A folder, a `.gguf` file, or `hf://org/repo`, with `@revision` where it is not to be the newest.
@@ -172,13 +174,15 @@ def _kind(found: _Place, options: BuildOptions) -> _Kind:
 
 def _version(repository: Repository, entry: CatalogEntry) -> str:
     installed = [one for one in repository.list() if one.id == entry.id]
+    # Workers that have a removed version open would take another one of that number for it.
+    removed = last_removed(repository.root, entry.id)
     if not installed:
-        return "1"
+        return str(removed + 1)
     newest = installed[-1]
     chosen = {**entry.parameters, "quantisation": entry.quantisation}
     known = {**newest.parameters, "quantisation": newest.quantisation}
     same = all(known.get(key) == value for key, value in chosen.items())
-    return newest.version if same else str(int(newest.version) + 1)
+    return newest.version if same else str(max(int(newest.version), removed) + 1)
 
 
 def _here(folder: Path) -> _Place:

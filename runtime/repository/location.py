@@ -13,6 +13,9 @@ ALIASES = "aliases.json"
 MEMORY = ".memory.json"
 """File inside the models folder with what models were found to take."""
 
+REMOVED = ".removed"
+"""Folder inside the models folder with the highest version of each model that was removed."""
+
 GRAPHS = ".graphs"
 """Folder inside the models folder where optimised graphs are kept, `<id>/<version>/…`."""
 

@@ -18,6 +18,7 @@ from runtime.repository.lock import exclusive
 from runtime.repository.manifest_file import read_manifest, update_manifest
 from runtime.repository.progress import Progress, silent
 from runtime.repository.pull import make
+from runtime.repository.removed import note_removed
 from runtime.repository.sources import FETCHERS, Fetcher
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -198,13 +199,14 @@ class Repository:
         return self._ensure(entry, progress, force=not self._is_whole(entry))
 
     def remove(self, name: str) -> ModelManifest:
-        """Delete an installed version and its optimised graphs; its downloads stay.
+        """Delete an installed version and its optimised graphs; its downloads stay, and no build gets its number again.
 
         Raises:
             ModelNotFoundError: Not installed.
         """
         manifest = self.resolve(name)
         with self.held(manifest.id):
+            note_removed(self.root, manifest)
             gone = self.root / ".staging" / f"removed-{manifest.id}-{manifest.version}"
             gone.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(gone, ignore_errors=True)

@@ -120,6 +120,19 @@ def test_the_same_folder_is_the_same_version_and_another_build_the_next(
     assert versions == ["1", "1", "2", "3"]
 
 
+def test_no_build_gets_the_number_of_a_version_that_was_removed(saved: Saved, copy: Path, tmp_path: Path) -> None:
+    repository, first = build(copy, tmp_path)
+    other = BuildOptions(id="small", quantisation="q8", context_tokens=128)
+    assert build(copy, tmp_path, other)[1].ref == "small@2"
+    repository.remove("small@2")
+    (copy / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    assert build(copy, tmp_path, other)[1].ref == "small@3"
+    for ref in ("small@3", first.ref):
+        repository.remove(ref)
+    assert build(copy, tmp_path, other)[1].ref == "small@4"
+    assert [one.ref for one in repository.list()] == ["small@4"]
+
+
 def test_a_model_is_called_as_its_folder_where_no_name_is_given(copy: Path, tmp_path: Path) -> None:
     _, manifest = build(copy, tmp_path, BuildOptions())
     assert manifest.ref == "small-chat-0.1b@1"
