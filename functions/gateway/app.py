@@ -22,6 +22,7 @@ from functions.gateway import (
     openai_models,
     openai_speech,
     pipelines,
+    scaling,
 )
 from functions.gateway.config import GatewayConfig
 from functions.gateway.docs import describe_routes, serve_docs
@@ -39,6 +40,7 @@ the trace at `/v1/requests/{id}/trace`."""
 
 _PARTS = (
     openai_chat, openai_audio, openai_speech, openai_embeddings, openai_models, jobs, explanations, health,
+    scaling,
 )  # fmt: skip
 
 

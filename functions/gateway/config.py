@@ -20,6 +20,7 @@ class GatewayConfig:
         tensors: Folder of this host's shared tensors; None: the default one.
         modules: Packages with functions of the deployer's own, beside `functions.stages`.
         pipelines: Folders with pipelines of the deployer's own; a later one replaces pipelines of an earlier one.
+        warm: Deployment file: how warm functions are kept; None: as their code says.
         api_key: Key that clients must send as `Authorization: Bearer <key>`; None: no check.
         max_body_nbytes: The largest request body; a larger one is refused with 413.
         max_buffered_nbytes: Bytes of all bodies that are being handled; beyond it, requests get 429.
@@ -36,6 +37,7 @@ class GatewayConfig:
     tensors: Path | None = None
     modules: tuple[str, ...] = ()
     pipelines: tuple[Path, ...] = ()
+    warm: Path | None = None
     api_key: str | None = field(default=None, repr=False)
     max_body_nbytes: int = 100 * 1024 * 1024
     max_buffered_nbytes: int = 256 * 1024 * 1024

@@ -1,0 +1,92 @@
+"""`/v1/scaling`: how many workers of each group there should be, for an autoscaler outside.
+
+KEDA's `metrics-api` trigger reads one number: `url: …/v1/scaling/encode`, `valueLocation: workers`, `targetValue: "1"`.
+Its `cooldownPeriod` is the keep-alive. An error is no number: KEDA and the HPA behind it leave everything as it is.
+
+Source: KEDA 2.x documentation, "Metrics API" scaler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from bus.contracts import Capacity, Lease, WorkerState
+from bus.contracts.codec import decode
+from bus.errors import UnknownFunctionError
+from functions.deployment import Deployment, group_settings, read_deployment
+from functions.gateway.services import GatewayServices, config_of, services_of
+from functions.spec import FunctionSpec
+from functions.staffing import USUAL_SERVICE_S, for_backlog
+from functions.warm import WarmSpec
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/v1/scaling")
+async def read_scaling(request: Request) -> dict[str, Any]:
+    """Every group of functions: requests that run or wait, workers that there should be and those that there are.
+
+    Raises:
+        BusUnavailableError: (retryable) the backlog is not known.
+    """
+    groups = await _groups(request)
+    told = await asyncio.gather(*(_tell(services_of(request), *group) for group in groups.values()))
+    return {"groups": dict(zip(groups, told, strict=True))}
+
+
+@router.get("/v1/scaling/{group}")
+async def read_group(group: str, request: Request) -> dict[str, Any]:
+    """One group of functions.
+
+    Raises:
+        UnknownFunctionError: No function is in a group of that name.
+        BusUnavailableError: (retryable) the backlog is not known.
+    """
+    groups = await _groups(request)
+    if group not in groups:
+        raise UnknownFunctionError(f"no function is in group {group!r}; groups: {', '.join(groups)}", group=group)
+    return await _tell(services_of(request), *groups[group])
+
+
+async def _groups(request: Request) -> dict[str, tuple[list[FunctionSpec], WarmSpec]]:
+    specs = list(services_of(request).functions)
+    path = config_of(request).warm
+    deployment = Deployment() if path is None else await asyncio.to_thread(read_deployment, path, specs)
+    settings = group_settings(specs, deployment)
+    return {name: ([spec for spec in specs if spec.group == name], settings[name]) for name in sorted(settings)}
+
+
+async def _tell(services: GatewayServices, specs: Sequence[FunctionSpec], warm: WarmSpec) -> dict[str, Any]:
+    group = specs[0].group
+    backlogs = await asyncio.gather(*(services.bus.backlog(spec.name) for spec in specs))
+    waiting = [sum(pending for pending, _ in lanes.values()) for lanes in backlogs]
+    running = [sum(in_flight for _, in_flight in lanes.values()) for lanes in backlogs]
+    service_s = await _service_s(services, group)
+    needed = max(  # a worker has the slots of each of its functions
+        for_backlog(pending + in_flight, spec.slots, service_s, warm.target_wait_ms / 1e3)
+        for spec, pending, in_flight in zip(specs, waiting, running, strict=True)
+    )
+    return {
+        "waiting": sum(waiting),
+        "running": sum(running),
+        "workers": min(warm.max, max(warm.min, needed)),
+        "alive": await _alive(services, group),
+    }
+
+
+async def _service_s(services: GatewayServices, group: str) -> float:
+    """How long a request of the group runs, as the pools have measured it."""
+    bucket = await services.bus.bucket("pools")
+    told = [decode(Capacity, value).groups.get(group) for value in (await bucket.entries()).values()]
+    measured = [one.service_s for one in told if one is not None and one.service_s]
+    return sum(measured) / len(measured) if measured else USUAL_SERVICE_S
+
+
+async def _alive(services: GatewayServices, group: str) -> int:
+    bucket = await services.bus.bucket("workers")
+    leases = [decode(Lease, value) for value in (await bucket.entries()).values()]
+    return sum(lease.group == group and lease.state in (WorkerState.STARTING, WorkerState.READY) for lease in leases)
