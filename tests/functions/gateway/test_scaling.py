@@ -103,12 +103,12 @@ async def test_what_runs_counts_as_well_as_what_waits(tmp_path: Path) -> None:
 
 async def test_slow_requests_need_more_workers(tmp_path: Path) -> None:
     async with MemoryBus() as bus, gateway(tmp_path, bus) as http:
-        await ask(bus, "read", 8)
-        usual = (await http.get("/v1/scaling/encode")).json()["workers"]
-        groups = {"encode": GroupCapacity(alive=0, running=0, service_s=30.0)}
+        await ask(bus, "say", 8)
+        usual = (await http.get("/v1/scaling/speech")).json()["workers"]
+        groups = {"speech": GroupCapacity(alive=0, running=0, service_s=30.0)}
         told = Capacity(host="h", room_nbytes=1, groups=groups, renewed_s=0.0)
         await (await bus.bucket("pools")).put("h", encode(told))
-        slow = (await http.get("/v1/scaling/encode")).json()["workers"]
+        slow = (await http.get("/v1/scaling/speech")).json()["workers"]
     assert (usual, slow) == (1, 2)  # at half a second each slot takes two in time, at thirty seconds one
 
 
