@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ class Forker:
         self._told: asyncio.Future[dict[str, Any]]
         self._one_at_a_time = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+        self._process: Process | None = None
         self.pid = 0
         """Of the template that runs now."""
 
@@ -87,20 +89,32 @@ class Forker:
                 may have forked: whoever tries again makes a new channel, so that nobody shares it.
         """
         await self.told()
-        async with self._one_at_a_time:
-            answer = await self._ask(request, descriptors)
+        # Whoever gives up meanwhile closes its files, and must not keep the next one from getting its own answer.
+        answer = await asyncio.shield(self._ask(request, [os.dup(descriptor) for descriptor in descriptors]))
         if "error" in answer:
             raise WorkerStartError(f"{answer['error']}; its log is {self._log_path}")
         return AdoptedProcess(int(answer["pid"]))
 
+    async def renew(self) -> None:
+        """End the template; the next one has imported what is installed and set now. Its workers live on."""
+        if self._told.done():  # else it is told by the next one
+            self._told = asyncio.get_running_loop().create_future()
+        if self._process is not None:
+            await stop(self._process, _GRACE_S)
+
     async def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        control, told, data = self._control, self._told, b""
-        try:
-            if control is not None:
-                socket.send_fds(control, [json.dumps(request).encode()], descriptors)
-                data = await asyncio.get_running_loop().sock_recv(control, MAX_REQUEST_NBYTES)
-        except OSError as error:
-            log.warning("the template does not answer: %s", error)
+        data = b""
+        async with self._one_at_a_time:
+            control, told = self._control, self._told
+            try:
+                if control is not None:
+                    socket.send_fds(control, [json.dumps(request).encode()], descriptors)
+                    data = await asyncio.get_running_loop().sock_recv(control, MAX_REQUEST_NBYTES)
+            except OSError as error:
+                log.warning("the template does not answer: %s", error)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
         if data:
             answer: dict[str, Any] = json.loads(data)
             return answer
@@ -141,13 +155,13 @@ class Forker:
                 process = await spawn(
                     command, environment=self._environment, log_path=str(self._log_path), descriptors=descriptors
                 )
-            self.pid, self._control = process.pid, ours
+            self._process, self.pid, self._control = process, process.pid, ours
             data = await asyncio.get_running_loop().sock_recv(ours, MAX_REQUEST_NBYTES)
             if data and not self._told.done():
                 self._told.set_result(json.loads(data))
             return await process.wait()
         finally:
-            self._control = None
+            self._control = self._process = None
             if process is not None:
                 await stop(process, _GRACE_S)
             async with self._one_at_a_time:  # whoever waits for an answer sees the end of the template first

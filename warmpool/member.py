@@ -76,6 +76,12 @@ class Member:
         """Whether its process is there."""
         return self.process is not None and self.process.returncode is None
 
+    @property
+    def failed(self) -> bool:
+        """Whether it could not become as warm as it should, or died before it was."""
+        dead = self.process is not None and self.process.returncode is not None
+        return self.failure is not None or (dead and not self.leaving)
+
     async def start(self, starter: Starter, log_path: Path) -> None:
         """Bring it to life and tell it how warm it is to become.
 

@@ -135,6 +135,15 @@ class Pool:
         log.info("%s is replaced: %s", slot_name, why)
         self._add(slot.group, slot.tier).replaces = slot
 
+    def renew(self, why: str) -> None:
+        """Put a fresh worker in the place of each, such as after the code or a setting has changed.
+
+        Args:
+            why: For the log.
+        """
+        for name in list(self._slots):
+            self.replace(name, why)
+
     def _of(self, group: str) -> list[Slot]:
         """The slots of a group that are wanted, the warmest and busiest first."""
 
@@ -186,11 +195,17 @@ class Pool:
     def _on_change(self) -> None:
         """A worker is warmer than before, or gone."""
         for slot in list(self._slots.values()):
+            old = slot.replaces
             if slot.warm:
                 self._proven.add(slot.group)
-                if slot.replaces is not None:
-                    slot.replaces.leave()
+                if old is not None:
                     slot.replaces = None
+                    old.leave()
+            elif old is not None and slot.member.failed:
+                # Such as for want of memory for both: one after the other, then.
+                slot.replaces = None
+                slot.leave()
+                old.refresh()
         waiting, self._waiting = self._waiting, []
         for changed in waiting:
             if not changed.done():

@@ -79,7 +79,7 @@ class Slot:
         self._starter, self._config, self._clock = starter, config, clock
         self._proven = proven
         self._left = asyncio.Event()
-        self._stopping: asyncio.Task[int] | None = None
+        self._stopping: set[asyncio.Task[int]] = set()
         self._task = asyncio.get_running_loop().create_task(self._keep(), name=f"keep-{name}")
 
     @property
@@ -111,18 +111,25 @@ class Slot:
         self._left.set()
         self._stop()
 
+    def refresh(self) -> None:
+        """Have its worker finish what it has and end; a fresh one takes its place then."""
+        self._stop()
+
     async def close(self) -> None:
         """Leave, and wait until the slot is empty."""
         self.leave()
         await asyncio.wait([self._task])
-        if self._stopping is not None:
-            await asyncio.wait([self._stopping])
+        if self._stopping:
+            await asyncio.wait(self._stopping)
 
     def _stop(self) -> None:
         member = self.member
+        if member.process is None or member.leaving:  # a second signal would cut it off
+            return
         member.leaving = True
-        if member.process is not None and self._stopping is None:
-            self._stopping = asyncio.get_running_loop().create_task(stop(member.process, self._config.grace_s))
+        stopping = asyncio.get_running_loop().create_task(stop(member.process, self._config.grace_s))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
 
     def _on_change(self) -> None:
         self._proven = self._proven or self.warm
@@ -150,11 +157,11 @@ class Slot:
         """The life of one worker; its exit status."""
         member = self.member
         try:
-            await member.start(self._starter, self._log_path)
-            if not self.wanted:  # meanwhile
-                self._stop()
+            if not await self._start(member):
+                return 0
             status = await member.ended()
             self._config.on_end(member, status)
+            self.on_change()
             return status
         except WorkerStartError as error:
             log.warning("%s: %s", self.name, error.message)
@@ -162,6 +169,21 @@ class Slot:
         finally:
             await member.close()
             reap_strays()
+
+    async def _start(self, member: Member) -> bool:
+        """Bring the worker to life, unless the slot is left before it is; whether it is."""
+        starting = asyncio.ensure_future(member.start(self._starter, self._log_path))
+        left = asyncio.ensure_future(self._left.wait())
+        await asyncio.wait([starting, left], return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+        if not starting.cancelled():
+            starting.result()
+        if not self.wanted:
+            self._stop()
+        return member.process is not None
 
     @property
     def _log_path(self) -> Path:

@@ -8,6 +8,7 @@ name of its group says.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -57,6 +58,16 @@ def threads_of_a_session(asked: int) -> dict[str, Any]:
     return {"answer": answer.tolist(), "threads": len(os.listdir("/proc/self/task")) - before}
 
 
+def take_room() -> bool:
+    """Whether no other worker has the room that there is for one; the kernel gives it back at the end."""
+    room = os.open(os.environ["NOOP_ROOM"], os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def become(request: Mapping[str, Any], channel: socket.socket, descriptors: Sequence[int]) -> int:
     """The life of a worker."""
     record = FlightRecord(descriptors[0])
@@ -73,6 +84,10 @@ def become(request: Mapping[str, Any], channel: socket.socket, descriptors: Sequ
             if group == "broken":
                 print("no model here", flush=True)
                 channel.sendall(to_line(Failed("model_not_found", "no model here")))
+                return 1
+            if group == "large" and not take_room():
+                print("no room", flush=True)
+                channel.sendall(to_line(Failed("overloaded", "no room")))
                 return 1
             if group == "stuck":
                 record.begin("some-message", RunState.STUCK)

@@ -12,7 +12,9 @@ import pytest
 from bus.contracts import Tier
 from bus.errors import WorkerStartError
 from tests.delivery.processes import alive
-from tests.warmpool.pools import facts, running, until
+from tests.warmpool.pools import facts, running, starter, until
+from warmpool.pool import Pool
+from warmpool.slot import SlotConfig
 
 
 async def test_workers_are_started_made_warmer_and_sent_home_as_wanted(tmp_path: Path) -> None:
@@ -117,3 +119,42 @@ async def test_a_worker_with_a_run_that_does_not_end_is_replaced(tmp_path: Path)
         await until(lambda: not stuck.alive)
         assert "did not end" not in str(stuck.failure)
         assert len(facts(tmp_path, "stuck-1")) >= 1
+
+
+async def test_all_workers_are_renewed_from_a_new_template_without_a_gap(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("idle", {Tier.LOADED: 2})
+        await pool.reach("idle")
+        old, template = set(pool.pids.values()), pool.starter.forker.pid  # type: ignore[attr-defined]
+        await pool.starter.forker.renew()  # type: ignore[attr-defined]
+        pool.renew("the code has changed")
+        least = len(pool.pids)
+        while old & set(pool.pids.values()):
+            await asyncio.sleep(0.002)
+            least = min(least, sum(member.alive and member.tier is Tier.LOADED for member in pool.members))
+        assert least == 2
+        assert len(await pool.reach("idle")) == 2
+        assert pool.starter.forker.pid != template  # type: ignore[attr-defined]
+        assert not any(alive(pid) for pid in old)
+
+
+async def test_where_there_is_no_room_for_both_the_old_worker_leaves_first(tmp_path: Path) -> None:
+    async with running(tmp_path, variables={"NOOP_ROOM": str(tmp_path / "room")}) as pool, asyncio.timeout(60):
+        pool.want("large", {Tier.LOADED: 1})
+        (old,) = await pool.reach("large")
+        pool.replace("large-0", "it is old")
+        await until(lambda: not old.alive)
+        (new,) = await pool.reach("large")
+        assert (new.slot, new.tier) == ("large-0", Tier.LOADED)
+        assert "no room" in (tmp_path / "large-1.log").read_text()
+
+
+async def test_a_pool_is_closed_at_once_while_there_is_no_template(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), starter(tmp_path) as starting:
+        pool = Pool(starting, SlotConfig(logs=tmp_path, grace_s=1.0))
+        async with pool:
+            pool.want("idle", {Tier.LOADED: 3})
+            await asyncio.sleep(0)
+            assert len(pool.members) == 3
+            assert pool.pids == {}
+        assert not pool.members
