@@ -61,6 +61,15 @@ class Settings(BaseSettings):
     functions: str = Field(default="", description="Packages with functions of your own, separated by commas.")
     pipelines: str = Field(default="", description="Folders with pipelines of your own, separated by commas.")
     workers: str = Field(default=DEFAULT_WORKERS, description="Workers by group in the embedded stack.")
+    warm: Path | None = Field(
+        default=None, description="Deployment file: how warm functions are kept; workers then come and go as needed."
+    )
+    scale_to_zero: bool = Field(
+        default=False, description="Start workers when they are needed, and let them go; `workers` says nothing then."
+    )
+    worker_memory: ByteSize | None = Field(
+        default=None, description="The most memory of all workers that come and go, such as 8GB; none: what is free."
+    )
     worker_age_s: float = Field(default=86_400.0, ge=0, description="Age at which a worker is replaced; 0: never.")
     worker_messages: int = Field(default=0, ge=0, description="Messages after which it is replaced; 0: never.")
     worker_growth: ByteSize = Field(

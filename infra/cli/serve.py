@@ -17,9 +17,13 @@ from infra.settings import Settings, load_settings
 @click.option("--port", type=int, help="Port of the gateway.  [default: 8000]")
 @click.option("--data", type=click.Path(file_okay=False), help="Folder of the bus, the objects and the logs.")
 @click.option("--workers", help="Workers by group, such as media=1,generate=2.")
-def up(port: int | None, data: str | None, workers: str | None) -> None:
+@click.option("--warm", type=click.Path(dir_okay=False), help="Deployment file: how warm functions are kept.")
+@click.option(
+    "--scale-to-zero", is_flag=True, default=None, help="Start workers when they are needed, and let them go."
+)
+def up(port: int | None, data: str | None, workers: str | None, warm: str | None, scale_to_zero: bool | None) -> None:
     """Serve everything on this machine until Ctrl-C."""
-    settings = load_settings(port=port, data=data, workers=workers)
+    settings = load_settings(port=port, data=data, workers=workers, warm=warm, scale_to_zero=scale_to_zero)
     log_to_stderr(settings.log_level)
     run(_up(settings))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import sys
@@ -20,12 +21,17 @@ from bus.errors import StackConfigError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.tensors.shared_memory import SharedMemory
+from functions.deployment import group_settings, read_deployment
+from functions.registry import load_functions
 from functions.suspects import Suspects
+from functions.warm import Tier as Warmth
 from infra.local.folder import DataFolder, StackInfo
 from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
+from runtime.residency.host import free_nbytes
 from warmpool.casualties import Casualties
 from warmpool.forker import Forker
+from warmpool.governor import Governor
 from warmpool.keeper import Keeper, KeeperConfig
 from warmpool.lease import read_leases
 from warmpool.pool import Pool
@@ -59,6 +65,7 @@ class Stack:
         self.gateway: Keeper
         self.nats: NatsServer
         self._bus: NatsBus
+        self._least = 0
 
     async def __aenter__(self) -> Self:
         """Start the bus, the workers and the gateway; workers may still be loading when this returns.
@@ -81,19 +88,18 @@ class Stack:
         await self._stack.aclose()
 
     async def wait_until_ready(self, timeout_s: float = 120.0) -> list[Lease]:
-        """Wait until every worker serves; returns their leases.
+        """Wait until every worker serves that is always there; returns the leases of all that do.
 
         Raises:
             WorkerStartError: One failed, or they were not ready in time.
         """
-        wanted = sum(self._settings.worker_counts.values())
         failed = asyncio.get_running_loop().create_task(self.pool.failed())
         try:
             async with asyncio.timeout(timeout_s):
                 registry = await self._bus.bucket("workers")
                 while not failed.done():
                     leases = [lease for lease in await read_leases(registry) if lease.state is WorkerState.READY]
-                    if len(leases) >= wanted:
+                    if len(leases) >= self._least:
                         return leases
                     await asyncio.wait([failed], timeout=_PROBE_S)
             await failed
@@ -163,8 +169,24 @@ class Stack:
             max_growth_nbytes=self._settings.worker_growth,
         )
         self.pool = await self._stack.enter_async_context(Pool(starter, config, Upkeep(upkeep)))
-        for group, count in self._settings.worker_counts.items():
-            self.pool.want(group, {Tier.LOADED: count})
+        if self._settings.scale_to_zero or self._settings.warm is not None:
+            await self._govern()
+        else:
+            self._least = sum(self._settings.worker_counts.values())
+            for group, count in self._settings.worker_counts.items():
+                self.pool.want(group, {Tier.LOADED: count})
+
+    async def _govern(self) -> None:
+        """Let workers come and go as they are needed."""
+        settings = self._settings
+        specs = list(load_functions(settings.modules))
+        deployment = None if settings.warm is None else read_deployment(settings.warm, specs)
+        warm = group_settings(specs, deployment, {} if settings.scale_to_zero else settings.worker_counts)
+        self._least = sum(one.min for one in warm.values() if one.tier in (Warmth.LOADED, Warmth.HOT))
+        room_nbytes = settings.worker_memory or free_nbytes() or math.inf
+        await self._stack.enter_async_context(
+            Governor(self.pool, self._bus, specs, warm, room_nbytes=float(room_nbytes))
+        )
 
     async def _starter(self, environment: Mapping[str, str]) -> Starter:
         spawning = SpawnStarter(_worker_command, environment)

@@ -1,0 +1,34 @@
+"""A stack without workers: what is asked brings them, and quiet lets them go."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from functions.warm import DEFAULT_MAX
+from tests.delivery.processes import until
+from tests.delivery.stack import Stack, running
+
+pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
+
+
+def workers(stack: Stack) -> list[str]:
+    """Names of the worker processes of a stack."""
+    names = (Path(f"/proc/{pid}/comm") for pid in stack.children())
+    return [name for path in names if path.exists() and (name := path.read_text().strip()).startswith("omnibus-")]
+
+
+async def test_the_first_requests_bring_workers_and_the_last_one_is_gone_when_all_is_quiet(tmp_path: Path) -> None:
+    async with running(tmp_path, OMNIBUS_SCALE_TO_ZERO="true") as stack:
+        await stack.ready()
+        assert workers(stack) == []
+        asked = [stack.post("/v1/embeddings", json={"model": "embed", "input": f"text {index}"}) for index in range(20)]
+        answers = [answer.json() for answer in await asyncio.gather(*asked)]
+        assert [len(answer["data"][0]["embedding"]) for answer in answers] == [384] * 20
+        assert set(workers(stack)) == {"omnibus-encode"}
+        assert len(workers(stack)) <= DEFAULT_MAX
+        await until(lambda: not workers(stack), "the last worker to end", 120)
+        again = await stack.post("/v1/embeddings", json={"model": "embed", "input": "text 0"})
+        assert again.json()["data"][0]["embedding"] == pytest.approx(answers[0]["data"][0]["embedding"], abs=1e-5)
