@@ -21,7 +21,10 @@ def workers(stack: Stack) -> list[str]:
 
 
 async def test_the_first_requests_bring_workers_and_the_last_one_is_gone_when_all_is_quiet(tmp_path: Path) -> None:
-    async with running(tmp_path, OMNIBUS_SCALE_TO_ZERO="true") as stack:
+    deployment = tmp_path / "warm.yaml"
+    deployment.write_text("defaults: {tier: template}")  # who waits for work is a fork away
+    variables = {"OMNIBUS_SCALE_TO_ZERO": "true", "OMNIBUS_WARM": str(deployment)}
+    async with running(tmp_path, **variables) as stack:
         await stack.ready()
         assert workers(stack) == []
         asked = [stack.post("/v1/embeddings", json={"model": "embed", "input": f"text {index}"}) for index in range(20)]
