@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -20,11 +21,14 @@ from warmpool.demand import Demand
 from warmpool.group import SERVING, Group
 from warmpool.policy.look_ahead import LookAhead, by_group
 from warmpool.policy.pool_policy import PoolPolicy
+from warmpool.policy.view import GroupView
 from warmpool.pool import Pool
+from warmpool.scaler.scaler import Scaler
 
 log = logging.getLogger("omnibus.pool")
 
 _BUSY_TURN_S, _IDLE_TURN_S = 0.25, 1.0
+_MOST_NBYTES = 1 << 62
 
 
 class Governor:
@@ -37,6 +41,7 @@ class Governor:
         settings: How warm each group is kept.
         policy: Decides; None: with its defaults.
         room_nbytes: The most memory of all workers.
+        host: Names this pool among those on the bus, so that they share the work; None: it is the only one.
         clock: The policy's seconds, from anywhere.
     """
 
@@ -49,6 +54,7 @@ class Governor:
         *,
         policy: PoolPolicy | None = None,
         room_nbytes: float = math.inf,
+        host: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool, self._bus, self._room_nbytes, self._clock = pool, bus, room_nbytes, clock
@@ -67,11 +73,17 @@ class Governor:
         self._wanted: dict[str, dict[Tier, int]] = {}
         self._look_again_s = math.inf
         self._running: asyncio.Task[None] | None = None
+        self._host = host
+        self._scaler: Scaler | None = None
 
     async def __aenter__(self) -> Self:
         """Make every function's stream exist, so that nothing that is asked of a cold one is lost; begin."""
         await asyncio.gather(*(self._bus.ensure_function(function) for function in self._group_of))
         self._plans = PlanCache(await self._bus.bucket("plans"))
+        if self._host is not None:
+            room_nbytes = int(min(self._room_nbytes, _MOST_NBYTES))
+            scaler = Scaler(await self._bus.bucket("pools"), self._host, room_nbytes, self._heard.set)
+            self._scaler = await scaler.__aenter__()
         await self._turn()
         self._running = asyncio.get_running_loop().create_task(self._run(), name="omnibus-governor")
         return self
@@ -83,6 +95,8 @@ class Governor:
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
+        if self._scaler is not None:
+            await self._scaler.__aexit__(kind, error, trace)
         await self._demand.close()
 
     async def _run(self) -> None:
@@ -104,15 +118,15 @@ class Governor:
         """Until the next look; None: nothing changes before something is heard."""
         if any(group.busy or group.requests for group in self._groups.values()):
             return _BUSY_TURN_S
-        if self._pool.members:
-            return _IDLE_TURN_S
+        if self._pool.members or (self._scaler is not None and self._scaler.others):
+            return _IDLE_TURN_S  # a host that is gone says nothing
         return None if self._look_again_s == math.inf else max(0.0, self._look_again_s - self._clock())
 
     async def _turn(self) -> None:
         await self._note_what_is_ahead()
         for group in self._groups.values():
             await self._look(group)
-        views = [group.view() for group in self._groups.values()]
+        views = await self._shared([group.view() for group in self._groups.values()])
         decision = self._policy.decide(views, self._room_nbytes, self._clock())
         self._look_again_s = decision.look_again_s
         for name, target in decision.targets.items():
@@ -123,6 +137,14 @@ class Governor:
                 self._wanted[name] = wanted
                 self._pool.want(name, wanted)
         await self._listen()
+
+    async def _shared(self, views: list[GroupView]) -> list[GroupView]:
+        """What is this host's part of it, where there are others."""
+        if self._scaler is None:
+            return views
+        requests = {name: max(group.requests.values(), default=0) for name, group in self._groups.items()}
+        shares = await self._scaler.shares(views, requests)
+        return [replace(view, share=shares.get(view.group)) for view in views]
 
     async def _look(self, group: Group) -> None:
         """How a group's workers are, and where it cannot be told from them, what waits for them."""
@@ -147,6 +169,8 @@ class Governor:
     async def _listen(self) -> None:
         """Listen to what nobody takes messages for."""
         served = {name for name, tiers in self._wanted.items() if not tiers.keys().isdisjoint(SERVING)}
+        if self._scaler is not None:  # who has workers hears what is asked of them, and tells
+            served |= {name for name in self._groups if self._scaler.served_elsewhere(name)}
         for function in await self._demand.listen_to(
             function for function, group in self._group_of.items() if group not in served
         ):

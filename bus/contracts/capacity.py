@@ -12,6 +12,9 @@ class GroupCapacity(Contract):
 
     alive: int = Field(ge=0, description="Workers that start or are ready.")
     running: int = Field(ge=0, description="Requests that they have.")
+    requests: int = Field(
+        default=0, ge=0, description="Requests on the bus that wait or run anywhere, as the host last saw them."
+    )
     slots: int = Field(default=1, ge=1, description="Requests that a worker runs at once.")
     most: int = Field(default=1, ge=0, description="The most workers that the host may run.")
     nbytes: int = Field(default=0, ge=0, description="Memory of a worker.")

@@ -83,6 +83,8 @@ class PoolPolicy:
 
     def _workers(self, view: GroupView, requests: int, now_s: float) -> int:
         """How many workers requests need that run or wait, and those that come at this rate behind them."""
+        if view.share is not None:
+            return min(view.warm.max, view.share)
         if not requests:
             return 0
         target_wait_s = view.warm.target_wait_ms / 1e3

@@ -35,7 +35,7 @@ class Price:
         """The price now: a worker waits while its hazard × weight ÷ bytes is at least this."""
         behind = max(0.0, self.spent - _AIM * self.allowed)
         # What was overspent is saved again: the price is higher while there is a debt.
-        return math.exp(self._log) * (1.0 + 4.0 * behind / max(self._lately_allowed, 1e-9))
+        return math.exp(self._log) * (1.0 + 16.0 * behind / max(self._lately_allowed, 1e-9))
 
     def account(self, seconds: float, kept_nbytes: float, allowed_nbytes: float) -> None:
         """So much was kept and allowed for so long."""

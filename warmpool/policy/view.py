@@ -22,6 +22,7 @@ class GroupView:
         alive: Workers that start or are ready; those that are being stopped are none.
         running: Requests that workers have; None: not known, so nothing is changed.
         waiting: Requests that no worker has; None: not known, so nothing is changed.
+        share: Workers that are this host's part of what all hosts together need; None: it is the only one.
         tenants: How many of them are whose; empty: all of one tenant.
     """
 
@@ -33,6 +34,7 @@ class GroupView:
     alive: int
     running: int | None
     waiting: int | None
+    share: int | None = None
     tenants: Mapping[str, int] = field(default_factory=dict)
 
 

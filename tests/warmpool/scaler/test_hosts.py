@@ -1,0 +1,73 @@
+"""Two hosts on one bus: pools of no-op workers, each with a governor of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bus.contracts import Tier
+from bus.memory import MemoryBus
+from functions.warm import WarmSpec
+from tests.warmpool.pools import running, until
+from tests.warmpool.test_governor import World, hurried, spec
+from warmpool.governor import Governor
+
+
+@dataclass
+class Hosts:
+    bus: MemoryBus
+    worlds: dict[str, World] = field(default_factory=dict)
+    closing: dict[str, AsyncExitStack] = field(default_factory=dict)
+
+    def counts(self, group: str = "work") -> dict[str, int]:
+        return {name: world.tiers(group).count(Tier.LOADED) for name, world in sorted(self.worlds.items())}
+
+    async def leave(self, name: str) -> None:
+        self.worlds.pop(name)
+        await self.closing.pop(name).aclose()
+
+
+@asynccontextmanager
+async def hosts(folder: Path, warm: WarmSpec, *names: str) -> AsyncIterator[Hosts]:
+    async with MemoryBus() as bus, AsyncExitStack() as every:
+        found = Hosts(bus)
+        for name in names:
+            (folder / name).mkdir()
+            stack = await every.enter_async_context(AsyncExitStack())
+            pool = await stack.enter_async_context(running(folder / name))
+            functions = [spec("work.work", "work"), spec(f"{name}.work", name)]
+            settings = {"work": warm, name: WarmSpec()}  # the second group is this host's alone
+            await stack.enter_async_context(
+                Governor(pool, bus, functions, settings, host=name, room_nbytes=4e9, clock=hurried)
+            )
+            found.worlds[name], found.closing[name] = World(pool, bus), stack
+        yield found
+
+
+async def test_one_request_starts_one_worker_and_not_one_on_every_host(tmp_path: Path) -> None:
+    async with hosts(tmp_path, WarmSpec(target_wait_ms=0), "a", "b") as both:
+        await both.worlds["a"].ask("work.work")
+        await until(lambda: both.counts() == {"a": 1, "b": 0})
+        await both.worlds["b"].ask("b.work")
+        await until(lambda: both.counts("b")["b"] == 1)  # so the other host has looked at everything since
+        assert both.counts() == {"a": 1, "b": 0}
+
+
+async def test_a_backlog_is_shared_and_all_goes_back_to_nothing(tmp_path: Path) -> None:
+    async with hosts(tmp_path, WarmSpec(target_wait_ms=0), "a", "b") as both:
+        await both.worlds["a"].ask("work.work", 12)  # of three slots each
+        await until(lambda: both.counts() == {"a": 2, "b": 2})
+        await both.worlds["a"].answer("work.work")
+        await until(lambda: both.counts() == {"a": 0, "b": 0})
+        await both.worlds["b"].ask("work.work", 1, first=50)
+        await until(lambda: sum(both.counts().values()) == 1)
+
+
+async def test_the_work_of_a_host_that_leaves_is_taken_over(tmp_path: Path) -> None:
+    async with hosts(tmp_path, WarmSpec(target_wait_ms=0), "a", "b") as both:
+        await both.worlds["a"].ask("work.work", 3)
+        await until(lambda: both.counts() == {"a": 1, "b": 0})
+        await both.leave("a")
+        await until(lambda: both.counts() == {"b": 1})

@@ -1,0 +1,141 @@
+"""One host among the others: tells what it has, hears what they have, and takes its part of the work."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from bus.contracts import Capacity, GroupCapacity
+from bus.contracts.codec import decode
+from bus.errors import ContractError
+from bus.ports import KeyValue, Subscription
+from bus.subjects import LEASE_TTL_S
+from warmpool.policy.view import GroupView
+from warmpool.scaler.decision import Demand, assign
+from warmpool.scaler.telling import CapacityTeller
+
+log = logging.getLogger("omnibus.scaler")
+
+
+class Scaler:
+    """A host's view of all hosts. Use as a context manager.
+
+    Args:
+        bucket: `pools`.
+        host: Names this pool, and no other.
+        room_nbytes: Memory that all of its workers may take together.
+        on_change: Is called when another host has changed, come or gone.
+        clock: Unix time; hosts' clocks may differ by less than the lease's time to live.
+    """
+
+    def __init__(
+        self,
+        bucket: KeyValue,
+        host: str,
+        room_nbytes: int,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bucket, self._host, self._room_nbytes = bucket, host, room_nbytes
+        self._on_change, self._clock = on_change, clock
+        self._others: dict[str, Capacity] = {}
+        self._groups: dict[str, GroupCapacity] = {}
+        self._told: dict[str, GroupCapacity] = {}
+        self._teller = CapacityTeller(bucket, self._capacity)
+        self._watch: Subscription
+
+    async def __aenter__(self) -> Self:
+        """Tell the others, and listen to them.
+
+        Raises:
+            BusUnavailableError: (retryable) the bus does not answer.
+        """
+        await self._teller.__aenter__()
+        self._watch = await self._bucket.watch(self._on_entry)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Be no part of it any more."""
+        await self._watch.close()
+        await self._teller.__aexit__(kind, error, trace)
+
+    @property
+    def others(self) -> list[Capacity]:
+        """The other hosts that are alive."""
+        oldest_s = self._clock() - LEASE_TTL_S
+        return [one for one in self._others.values() if one.renewed_s > oldest_s]
+
+    def served_elsewhere(self, group: str) -> bool:
+        """Whether another host has workers for a group: it hears what is asked of it, and tells."""
+        return any(one.groups[group].alive for one in self.others if group in one.groups)
+
+    async def shares(self, views: Iterable[GroupView], requests: Mapping[str, int]) -> dict[str, int]:
+        """How many workers of each group are this host's part; empty while there is no other host.
+
+        Args:
+            views: This host's groups.
+            requests: That wait or run anywhere, by group, as far as this host knows.
+
+        Raises:
+            BusUnavailableError: (retryable) the others cannot be told of a change.
+        """
+        views = list(views)
+        self._groups = {view.group: _capacity_of(view, requests.get(view.group, 0)) for view in views}
+        if _differs(self._told, self._groups):
+            self._told = self._groups
+            await self._teller.tell()
+        others = self.others
+        if not others:
+            return {}
+        hosts = [*others, self._capacity()]
+        demands = {view.group: _demand(view, hosts) for view in views}
+        return assign(hosts, demands)[self._host]
+
+    def _capacity(self) -> Capacity:
+        return Capacity(host=self._host, room_nbytes=self._room_nbytes, groups=self._groups, renewed_s=self._clock())
+
+    def _on_entry(self, host: str, data: bytes | None) -> None:
+        if host == self._host:
+            return
+        former = self._others.pop(host, None)
+        if data is not None:
+            try:
+                self._others[host] = decode(Capacity, data)
+            except ContractError as error:  # of a newer build
+                log.warning("the capacity of host %s is not understood: %s", host, error)
+        now = self._others.get(host)
+        if former is None or now is None or former.groups != now.groups:
+            self._on_change()
+
+
+def _capacity_of(view: GroupView, requests: int) -> GroupCapacity:
+    return GroupCapacity(
+        alive=view.alive,
+        running=view.running or 0,
+        requests=requests,
+        slots=view.slots,
+        most=view.warm.max,
+        nbytes=int(view.cost.nbytes),
+        start_s=view.cost.start_s,
+        service_s=view.service_s,
+    )
+
+
+def _differs(told: Mapping[str, GroupCapacity], now: Mapping[str, GroupCapacity]) -> bool:
+    """Whether others would decide otherwise: what is measured changes all the time, and a little of it is nothing."""
+    first, second = (
+        {name: (one.alive, -(-one.requests // one.slots)) for name, one in groups.items()} for groups in (told, now)
+    )
+    return first != second
+
+
+def _demand(view: GroupView, hosts: Sequence[Capacity]) -> Demand:
+    """What is asked for: the most that any host has seen, since not all look at the same time."""
+    seen = [one.groups[view.group] for one in hosts if view.group in one.groups]
+    requests = max(sum(one.running for one in seen), *(one.requests for one in seen))
+    return Demand(requests=requests, target_wait_s=view.warm.target_wait_ms / 1e3)
