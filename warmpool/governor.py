@@ -17,9 +17,9 @@ from bus.ports import Bus
 from functions.flow.catalog import PlanCache
 from functions.spec import FunctionSpec
 from functions.warm import WarmSpec
+from warmpool.ahead import Ahead
 from warmpool.demand import Demand
 from warmpool.group import SERVING, Group
-from warmpool.policy.look_ahead import LookAhead, by_group
 from warmpool.policy.pool_policy import PoolPolicy
 from warmpool.policy.view import GroupView
 from warmpool.pool import Pool
@@ -66,10 +66,10 @@ class Governor:
         }
         self._group_of = {spec.name: spec.group for spec in specs}
         self._demand = Demand(bus, self._on_demand)
-        self._look_ahead = LookAhead()
         self._plans: PlanCache
         self._heard = asyncio.Event()
-        self._ahead: set[str] = set()
+        self._ahead = Ahead(self._policy, self._group_of)
+        self._plans_heard: set[str] = set()
         self._wanted: dict[str, dict[Tier, int]] = {}
         self._look_again_s = math.inf
         self._running: asyncio.Task[None] | None = None
@@ -150,12 +150,14 @@ class Governor:
         """How a group's workers are, and where it cannot be told from them, what waits for them."""
         now_s = self._clock()
         members = [member for member in self._pool.members if member.group == group.name and not member.leaving]
-        if group.look_at(members, now_s):
+        served = group.look_at(members, now_s)
+        if served:
             self._policy.arrived(group.name, group.name, "", now_s)
         if group.asked or group.full:
             group.asked, group.requests = False, await self._requests(group.functions)
         elif group.requests:
             group.requests = await self._requests([spec for spec in group.functions if spec.name in group.requests])
+        self._ahead.look(group.name, now_s, works=bool(served or group.busy or group.requests))
 
     async def _requests(self, functions: Iterable[FunctionSpec]) -> dict[str, int]:
         """Requests that run or wait, by function; none that has none."""
@@ -181,13 +183,12 @@ class Governor:
     def _on_demand(self, function: str, event: Event | None) -> None:
         self._groups[self._group_of[function]].asked = True
         if event is not None and event.plan:
-            self._ahead.add(event.plan)
+            self._plans_heard.add(event.plan)
         self._heard.set()
 
     async def _note_what_is_ahead(self) -> None:
         """Have workers ready for the later stages of requests that were just heard of."""
-        plans, self._ahead = self._ahead, set()
+        plans, self._plans_heard = self._plans_heard, set()
+        service_s = {function: self._groups[group].service_s for function, group in self._group_of.items()}
         for digest in plans:
-            due = by_group(self._look_ahead.expect(await self._plans.get(digest)), self._group_of)
-            for name, one in due.items():
-                self._policy.ahead(name, self._clock() + one.after_s)
+            self._ahead.start(await self._plans.get(digest), service_s, self._clock())

@@ -58,6 +58,11 @@ class Group:
         return min(spec.slots for spec in self.functions)
 
     @property
+    def service_s(self) -> float:
+        """How long a request runs, lately and on average."""
+        return max(self._service_s, 1e-3)
+
+    @property
     def full(self) -> bool:
         """Whether its workers have so much that more may wait."""
         return 0 < self._serving * self.slots <= self.busy
@@ -93,7 +98,7 @@ class Group:
             warm=self.settings,
             cost=Cost(nbytes=self._nbytes, start_s=self._start_s),
             slots=self.slots,
-            service_s=max(self._service_s, 1e-3),
+            service_s=self.service_s,
             alive=self._alive,
             running=running,
             waiting=max(0, max(self.requests.values(), default=0) - running),
@@ -103,7 +108,7 @@ class Group:
         """Workers by tier: those that work, or will at once, serve; those that wait are as ready as is wished."""
         requests = max([self.busy, *self.requests.values()])
         target_s = self.settings.target_wait_ms / 1e3
-        working = min(target.workers, for_backlog(requests, self.slots, max(self._service_s, 1e-3), target_s))
+        working = min(target.workers, for_backlog(requests, self.slots, self.service_s, target_s))
         if target.tier in (Warmth.LOADED, Warmth.HOT):
             tiers = {Tier(target.tier.value): target.workers}
         elif target.tier is Warmth.PRIMED:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from functions.flow.plan import END, Plan
 
-_KEEP = 0.9
+_KEEP = 0.8
 _LEAST_REACH = 0.2
 """A stage that fewer requests than this reach is not started ahead for each of them."""
 
@@ -28,28 +28,24 @@ class Due:
 
 
 class LookAhead:
-    """Learns how long stages take and how many requests reach them."""
+    """Learns which functions the requests of a pipeline reach."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str], float] = {}
         self._reach: dict[tuple[str, str], float] = {}
 
-    def ran(self, pipeline: str, stage: str, seconds: float) -> None:
-        """A stage ran for so long; the latest runs count most."""
-        former = self._seconds.get((pipeline, stage), seconds)
-        self._seconds[pipeline, stage] = _KEEP * former + (1 - _KEEP) * seconds
+    def learn(self, pipeline: str, function: str, *, reached: bool) -> None:
+        """A request of the pipeline got to the function, or did not; the latest ones count most."""
+        former = self._reach.get((pipeline, function), 1.0)  # until it is known, all are reached: skips show soon
+        self._reach[pipeline, function] = _KEEP * former + (1 - _KEEP) * reached
 
-    def ended(self, plan: Plan, reached: frozenset[str]) -> None:
-        """A request has ended that ran these stages and skipped the others."""
-        for stage in plan.stages:
-            key = (plan.pipeline, stage.name)
-            former = self._reach.get(key, 1.0)  # until it is known, all are reached: what is skipped shows soon
-            self._reach[key] = _KEEP * former + (1 - _KEEP) * (stage.name in reached)
-
-    def expect(self, plan: Plan) -> tuple[Due, ...]:
+    def expect(self, plan: Plan, service_s: Mapping[str, float]) -> tuple[Due, ...]:
         """The functions that a request which starts now will need, each when it is first due.
 
         A stage is due when the longest way to it is done: it waits for all stages before it.
+
+        Args:
+            plan: Of its pipeline.
+            service_s: How long functions run; those that are not in it take no time that is known.
         """
         done_s: dict[str, float] = {}
         due: dict[str, Due] = {}
@@ -57,8 +53,8 @@ class LookAhead:
             if stage.name == END:
                 continue
             after_s = max((done_s[before] for before in stage.upstream), default=0.0)
-            done_s[stage.name] = after_s + self._seconds.get((plan.pipeline, stage.name), 0.0)
-            reach = self._reach.get((plan.pipeline, stage.name), 1.0)
+            done_s[stage.name] = after_s + service_s.get(stage.function, 0.0)
+            reach = self._reach.get((plan.pipeline, stage.function), 1.0)
             known = due.get(stage.function)
             if reach >= _LEAST_REACH and (known is None or after_s < known.after_s):
                 due[stage.function] = Due(stage.function, after_s, reach)

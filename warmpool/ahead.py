@@ -1,0 +1,48 @@
+"""Workers for the later stages of requests that were just heard of, and whether they were needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from functions.flow.plan import Plan
+from warmpool.policy.look_ahead import LookAhead, by_group
+from warmpool.policy.pool_policy import PoolPolicy
+
+_PATIENCE_S = 30.0
+"""A group that has had no work so long after it was due was not needed."""
+
+
+class Ahead:
+    """Tells the policy what is on its way, and learns what gets there.
+
+    Args:
+        policy: Is told.
+        group_of: Group by function.
+    """
+
+    def __init__(self, policy: PoolPolicy, group_of: Mapping[str, str]) -> None:
+        self._policy, self._group_of = policy, group_of
+        self._look_ahead = LookAhead()
+        self._expected: dict[str, tuple[str, str, float]] = {}
+        """By group: the pipeline and the function that it is expected for, and until when."""
+
+    def start(self, plan: Plan, service_s: Mapping[str, float], now_s: float) -> None:
+        """A request of a plan has begun.
+
+        Args:
+            plan: Of its pipeline.
+            service_s: How long functions run.
+            now_s: On the policy's clock.
+        """
+        for group, due in by_group(self._look_ahead.expect(plan, service_s), self._group_of).items():
+            self._policy.ahead(group, now_s + due.after_s)
+            self._expected.setdefault(group, (plan.pipeline, due.function, now_s + due.after_s + _PATIENCE_S))
+
+    def look(self, group: str, now_s: float, *, works: bool) -> None:
+        """Whether a group has work now."""
+        if group not in self._expected:
+            return
+        pipeline, function, until_s = self._expected[group]
+        if works or now_s > until_s:
+            self._look_ahead.learn(pipeline, function, reached=works)
+            del self._expected[group]
