@@ -70,6 +70,7 @@ class Settings(BaseSettings):
     worker_memory: ByteSize | None = Field(
         default=None, description="The most memory of all workers that come and go, such as 8GB; none: what is free."
     )
+    fork: bool = Field(default=True, description="Whether workers are forked from a template, where that is safe.")
     worker_age_s: float = Field(default=86_400.0, ge=0, description="Age at which a worker is replaced; 0: never.")
     worker_messages: int = Field(default=0, ge=0, description="Messages after which it is replaced; 0: never.")
     worker_growth: ByteSize = Field(

@@ -135,12 +135,13 @@ class Pool:
         log.info("%s is replaced: %s", slot_name, why)
         self._add(slot.group, slot.tier).replaces = slot
 
-    def renew(self, why: str) -> None:
+    async def renew(self, why: str) -> None:
         """Put a fresh worker in the place of each, such as after the code or a setting has changed.
 
         Args:
             why: For the log.
         """
+        await self.starter.renew()
         for name in list(self._slots):
             self.replace(name, why)
 

@@ -129,10 +129,11 @@ class Serving:
             functions = {name for plan in pipelines for name in plan.functions} | {START_FUNCTION}
             functions |= {spec.name for spec in self._specs}
             await self._ensure(functions)
+        self._consumers.append(await self._bus.serve(START_FUNCTION, SLOTS, Starter(self._services.router, pipelines)))
         repository = Repository(self._config.models)
         announcer = Announcer(await self._bus.bucket("models"), repository, self._specs)
         models = self._models(repository, announcer)
-        for spec in self._specs:
+        for spec in await self._by_need():
             with self._timed(spec.name):
                 self._invokers.append(Invoker(spec, await self._set_up(spec, models), self._services))
             self._consumers.append(await self._bus.serve(spec.name, spec.slots, self._invokers[-1]))
@@ -141,7 +142,6 @@ class Serving:
             await self._lease.tell(WorkerState.STARTING, functions=ready)
         for watching in (models.watch(), announcer.watch(), self._clean()):
             self._stack.callback(asyncio.get_running_loop().create_task(watching, name="omnibus-models").cancel)
-        self._consumers.append(await self._bus.serve(START_FUNCTION, SLOTS, Starter(self._services.router, pipelines)))
         names = {name for spec in self._specs for name in spec.models}
         await self._lease.tell(WorkerState.READY, models=tuple(sorted(names)))
 
@@ -174,6 +174,15 @@ class Serving:
     def unique_nbytes(self) -> int:
         """Memory that only this worker holds, as last told; 0: not known."""
         return self._lease.unique_nbytes or 0
+
+    async def _by_need(self) -> list[FunctionSpec]:
+        """The functions, those first that somebody waits for: of a group that was cold that is why it is started."""
+        backlogs = await asyncio.gather(*(self._bus.backlog(spec.name) for spec in self._specs))
+        waiting = {
+            spec.name: sum(pending for pending, _ in backlog.values())
+            for spec, backlog in zip(self._specs, backlogs, strict=True)
+        }
+        return sorted(self._specs, key=lambda spec: -waiting[spec.name])
 
     async def _ensure(self, functions: set[str]) -> None:
         """Make the streams of functions exist, unless another worker has done that since the bus was made.

@@ -36,6 +36,9 @@ class Starter(Protocol):
             WorkerStartError: It cannot be started; (retryable) trying again helps, with a new channel.
         """
 
+    async def renew(self) -> None:
+        """From now on, start workers with the code that is installed now."""
+
 
 class SpawnStarter:
     """Starts every worker anew.
@@ -56,6 +59,9 @@ class SpawnStarter:
             return await spawn(command, environment=self._environment, log_path=str(log_path), descriptors=descriptors)
         except OSError as error:
             raise WorkerStartError(f"{' '.join(command[:3])} … cannot be started: {error}") from error
+
+    async def renew(self) -> None:
+        """See `Starter`; each one is started with what is installed then."""
 
 
 class TemplateStarter:
@@ -98,3 +104,7 @@ class TemplateStarter:
             return await self.forker.fork({"group": group}, [channel, output, record])
         finally:
             os.close(output)
+
+    async def renew(self) -> None:
+        """See `Starter`."""
+        await self.forker.renew()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from functools import partial
 
 import click
 
@@ -22,7 +23,10 @@ from infra.settings import Settings, load_settings
     "--scale-to-zero", is_flag=True, default=None, help="Start workers when they are needed, and let them go."
 )
 def up(port: int | None, data: str | None, workers: str | None, warm: str | None, scale_to_zero: bool | None) -> None:
-    """Serve everything on this machine until Ctrl-C."""
+    """Serve everything on this machine until Ctrl-C.
+
+    A hang-up (SIGHUP) replaces the workers one after the other by fresh ones, and loses nothing.
+    """
     settings = load_settings(port=port, data=data, workers=workers, warm=warm, scale_to_zero=scale_to_zero)
     log_to_stderr(settings.log_level)
     run(_up(settings))
@@ -60,11 +64,19 @@ def gateway() -> None:
     run(serve_gateway(settings))
 
 
+def _renew(stack: Stack, renewing: set[asyncio.Task[None]]) -> None:
+    task = asyncio.get_running_loop().create_task(stack.renew())
+    renewing.add(task)
+    task.add_done_callback(renewing.discard)
+
+
 async def _up(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with Stack(settings) as stack:
+        hang_up = partial(_renew, stack, set[asyncio.Task[None]]())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
         click.echo(f"gateway {stack.info.gateway_url}  bus {stack.info.nats_url}  data {settings.data}")
         waiting = asyncio.get_running_loop().create_task(stop.wait())
         running = asyncio.get_running_loop().create_task(stack.run())

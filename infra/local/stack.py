@@ -127,6 +127,13 @@ class Stack:
             for task in kept:
                 task.cancel()
 
+    async def renew(self) -> None:
+        """Put fresh workers, with the code that is installed and the files that are there now, in the place of all.
+
+        Nothing is lost: each of them goes when its successor serves, and has finished what it had.
+        """
+        await self.pool.renew("it is told to be renewed")
+
     async def _open(self) -> None:
         settings = self._settings
         folder = self._stack.enter_context(DataFolder(settings.data))
@@ -190,7 +197,9 @@ class Stack:
 
     async def _starter(self, environment: Mapping[str, str]) -> Starter:
         spawning = SpawnStarter(_worker_command, environment)
-        if sys.platform != "linux":  # elsewhere a fork is not safe, and nobody adopts orphans
+        if (
+            sys.platform != "linux" or not self._settings.fork
+        ):  # elsewhere a fork is not safe, and nobody adopts orphans
             return spawning
         forker = Forker(_template_command, environment, self._logs / "template.log")
         return await self._stack.enter_async_context(TemplateStarter(forker, spawning))

@@ -19,7 +19,7 @@ from functions.flow.catalog import Pipelines
 from functions.running import outputs_of
 from infra.local.folder import find_stack
 from runtime.repository import Repository
-from tests.delivery.processes import alive, until
+from tests.delivery.processes import alive, runs, until
 from tests.delivery.stack import Stack, running
 from tests.made.films import film
 from tests.made.sounds import tone
@@ -111,6 +111,27 @@ async def test_fifty_requests_survive_a_kill_of_everything_and_are_answered_once
                 result = await client.result(subject.removeprefix("result."))
                 assert result is not None
                 assert outputs_of(result) == {"number": 10, "seen": ["one", "two", "three"]}
+
+
+async def test_a_hang_up_renews_the_workers_and_loses_nothing(tmp_path: Path):
+    gate = {"OMNIBUS_FUNCTIONS": "tests.delivery.functions", "OMNIBUS_PIPELINES": str(Path(__file__).parent)}
+    gate |= {"CHAIN_FOLDER": str(tmp_path), "OMNIBUS_WORKERS": "chain=1"}
+    (tmp_path / "hold-two").touch()
+    async with running(tmp_path, **gate) as stack:
+        await stack.ready()
+        url = f"{stack.info.gateway_url}/v1/pipelines/chain"
+        first = asyncio.ensure_future(stack.http.post(url, json={"number": 7}))
+        await until(lambda: len(runs(tmp_path, "two")) == 1, "the second stage")
+        ((_, _, old),) = runs(tmp_path, "two")
+        stack.process.send_signal(signal.SIGHUP)
+        await until(lambda: "chain-1 is loaded" in stack.output, "the successor")
+        second = asyncio.ensure_future(stack.http.post(url, json={"number": 7}))
+        await until(lambda: len(runs(tmp_path, "two")) == 2, "the second request")
+        (tmp_path / "hold-two").unlink()
+        for response in await asyncio.gather(first, second):
+            assert response.json()["outputs"] == {"number": 10, "seen": ["one", "two", "three"]}
+        await until(lambda: not alive(old), "the end of the old worker")
+    assert {attempt for _, attempt, _ in runs(tmp_path, "two")} == {1}
 
 
 async def test_a_gateway_that_is_killed_comes_back(tmp_path: Path):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from bus.contracts import Tier, WorkerState
+from bus import subjects
+from bus.contracts import Event, Lane, Tier, WorkerState
+from bus.contracts.codec import encode
 from tests.delivery.host import hosting
 from warmpool.lease import read_leases
 
@@ -41,3 +44,24 @@ async def test_a_worker_becomes_warmer_step_by_step_and_serves_from_the_second_o
     assert phases[0] == {"start", "bus", "services"}
     assert phases[1] == phases[0] | FUNCTIONS | {"streams"}
     assert phases[2] == phases[1] | {f"{function} run" for function in FUNCTIONS}
+
+
+async def test_what_somebody_waits_for_is_loaded_first(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    async with (
+        hosting(tmp_path, functions="", pipelines=tmp_path / "pipelines", **MODELS) as host,
+        asyncio.timeout(250),
+    ):
+        bus = host.client.bus
+        await bus.ensure_function("text.embed")
+        event = Event(
+            request="waits", stage="embed", function="text.embed", pipeline="none", created_s=time.time(),
+            inputs={"texts": ["first"]},
+        )  # fmt: skip
+        subject = subjects.work("text.embed", Lane.INTERACTIVE)
+        await bus.publish(subject, encode(event), message_id=event.message_id)
+        host.pool.want("encode", {Tier.LOADED: 1})
+        (member,) = await host.pool.reach("encode")
+        loaded = [phase for phase in member.timings_s if phase in FUNCTIONS]
+    assert loaded[0] == "text.embed"
+    assert set(loaded) == FUNCTIONS

@@ -126,8 +126,7 @@ async def test_all_workers_are_renewed_from_a_new_template_without_a_gap(tmp_pat
         pool.want("idle", {Tier.LOADED: 2})
         await pool.reach("idle")
         old, template = set(pool.pids.values()), pool.starter.forker.pid  # type: ignore[attr-defined]
-        await pool.starter.forker.renew()  # type: ignore[attr-defined]
-        pool.renew("the code has changed")
+        await pool.renew("the code has changed")
         least = len(pool.pids)
         while old & set(pool.pids.values()):
             await asyncio.sleep(0.002)

@@ -32,6 +32,9 @@ class Beside:
         self.record, self.channel = FlightRecord(os.dup(record)), socket.socket(fileno=os.dup(channel))
         return await asyncio.create_subprocess_exec("sleep", "600")
 
+    async def renew(self) -> None:
+        """It starts no other one."""
+
 
 @asynccontextmanager
 async def member(clock_s: float = 0.0) -> AsyncIterator[tuple[Member, Beside]]:
