@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bus.contracts.codec import got
 from bus.errors import InvalidInputError, MediaUnsupportedError, OmnibusError
+from functions.gateway.invalid_bodies import invalid_body
 
 STATUSES: Mapping[str, int] = {
     "contract_invalid": 400,
@@ -53,7 +53,6 @@ STATUSES: Mapping[str, int] = {
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 _RETRY_AFTER_S = 1.0
 _MOST_TEXT = 2_000
-_MOST_PROBLEMS = 8
 
 _FORM_PATHS = frozenset({"/v1/audio/transcriptions"})
 _FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
@@ -110,7 +109,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return error_response(_of_other_type(request, error) or _from_validation(error), request_id_of(request))
+        return error_response(_of_other_type(request, error) or invalid_body(error), request_id_of(request))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -149,21 +148,6 @@ def _of_other_type(request: Request, error: RequestValidationError) -> MediaUnsu
         f"send {_FORM_TYPES[0] if form else 'application/json'} and say so in the content-type header",
         param="content-type",
     )
-
-
-def _from_validation(error: RequestValidationError) -> InvalidInputError:
-    found = error.errors()
-    if found[0]["type"] == "json_invalid":
-        reason = found[0].get("ctx", {}).get("error", found[0]["msg"])
-        return InvalidInputError(f"the body is not JSON: {reason}")
-    first = found[:_MOST_PROBLEMS]
-    paths = [".".join(str(part) for part in problem["loc"][1:]) for problem in first]
-    problems = [
-        f"{path or 'body'}: {problem['msg']}{got(problem['input'])}" for path, problem in zip(paths, first, strict=True)
-    ]
-    if len(found) > len(problems):
-        problems.append(f"and {len(found) - len(problems)} more")
-    return InvalidInputError("; ".join(problems), param=paths[0] or None)
 
 
 def _shown(message: str) -> str:
