@@ -118,9 +118,13 @@ class EncoderCache:
         return digest_of(["" if self._shared else tenant, self._shared, media, model, list(settings)])[:40]
 
     async def get(self, key: str) -> TokenBlock | None:
-        """The block, when it is known and all of its tensors are still there."""
+        """The block, when it is known and all of its tensors are still there; a cache that fails costs no request."""
         known = self._known.get(key)
-        found = None if known is None else await self._read(key)
+        try:
+            found = None if known is None else await self._read(key)
+        except OmnibusError as error:  # no bus, no store, or an entry of a newer version
+            log.warning("encoded media are not looked up: %s", error)
+            found = None
         if found is None:
             self.misses += 1
             return None
@@ -141,12 +145,8 @@ class EncoderCache:
             log.warning("encoded media are not remembered: %s", error)
 
     async def _read(self, key: str) -> EncodedMedia | None:
-        try:
-            entry = await self._bucket.get(key)
-            found = None if entry is None else decode(EncodedMedia, entry[0])
-        except OmnibusError as error:  # no bus, or an entry of a newer version
-            log.warning("encoded media are not looked up: %s", error)
-            return None
+        entry = await self._bucket.get(key)
+        found = None if entry is None else decode(EncodedMedia, entry[0])
         now_s = self._clock()
         if found is None or now_s - found.made_s > _KEEP_S or not await self._is_whole(found.block):
             await self._forget(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from bus.contracts import Modality, TokenBlock
 from bus.memory import MemoryBus
 from bus.ports import KeyValue, ObjectStore
 from bus.store.directory import DirectoryObjectStore
+from bus.store.s3 import S3Config, S3ObjectStore
 from bus.tensors.plane import Plane
 from functions.encoder_cache import EncoderCache
 
@@ -144,3 +146,18 @@ async def test_an_entry_that_nobody_here_understands_is_no_hit(desk: Desk) -> No
         assert await cache.get("key") is None
         await asyncio.sleep(0)
         assert await cache.get("key") is None
+
+
+async def test_a_store_that_does_not_answer_makes_no_request_fail(desk: Desk) -> None:
+    block = await desk.block(1, LARGE)
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        # Bound and not listening: every connection is refused.
+        config = S3Config(bucket="media", endpoint=f"127.0.0.1:{reserved.getsockname()[1]}", secure=False)
+        elsewhere = EncoderCache(desk.bucket, S3ObjectStore(config), clock=lambda: desk.now_s)
+        async with desk.cache() as cache, elsewhere as cut_off:
+            await cache.put("key", block)
+            await asyncio.sleep(0)
+            assert await cut_off.get("key") is None
+            assert cut_off.statistics["entries"] == 1
+            assert await cache.get("key") == block
