@@ -15,7 +15,7 @@ from pydantic import Field
 
 from bus.contracts import Contract
 from bus.contracts.codec import digest_of
-from bus.errors import InvalidInputError
+from bus.errors import ContextLengthError, InvalidInputError
 from functions.context import Context
 from functions.decorator import function
 from functions.spec import ModelChoice
@@ -120,7 +120,7 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
 
     Raises:
         InvalidInputError: A prompt that was fused for another model, or a form of the answer that cannot be followed.
-        ContextLengthError: A prompt without room for an answer.
+        ContextLengthError: A prompt without room for an answer, or for all of the one that is given.
         OverloadedError: (retryable) too many requests wait.
         CancelledRequestError: Nobody waits any more.
         DeadlineExceededError: The deadline passed.
@@ -145,6 +145,8 @@ async def generate(context: Context[Generator], inputs: GenerateInputs) -> Gener
         choices = await asyncio.gather(
             *(stream.follow(generation) for stream, generation in zip(streams, generations, strict=True))
         )
+    if inputs.answer is not None:
+        _check_all_told(context.model, generations[0], streams[0].produced, options.max_tokens)
     usage = _usage(generations, streams, inputs.prompt)
     first = choices[0]
     context.note(**usage.model_dump(exclude={"by_modality"}, exclude_defaults=True), finish_reason=first.finish_reason)
@@ -214,6 +216,18 @@ def _given(model: Generator, text: str) -> tuple[SamplingOptions, Sequence[Const
         raise InvalidInputError("the answer to be told about has no tokens", param="answer")
     forced = ForcedAnswer(tokens, model.engine.vocabulary)
     return SamplingOptions(max_tokens=len(tokens), top_logprobs=0), [forced]
+
+
+def _check_all_told(model: Generator, generation: Generation, told: int, given: int) -> None:
+    """A sum over part of an answer would be taken for that over all of it."""
+    if told < given:
+        raise ContextLengthError(
+            f"the prompt has {generation.prompt_tokens} tokens, and {told} of {given} tokens of the answer to be told "
+            f"about fit behind it; {model.ref} takes {model.engine.context} in all: send less",
+            tokens=generation.prompt_tokens + given,
+            context=model.engine.context,
+            model=model.ref,
+        )
 
 
 async def _tokens(context: Context[Generator], prompt: FusedPrompt) -> PromptTokens:

@@ -103,7 +103,8 @@ def _identify(data: bytes, part: int, said: Modality | None) -> tuple[str, Modal
         )
     if said is not None and said not in kind.modalities:
         raise MediaUnsupportedError(
-            f"media {part} was sent as {said.value} but is {kind.media_type}",
+            f"media {part} was sent as {said.value} but is {kind.media_type}; send it as "
+            f"{' or '.join(sorted(kind.modalities))}",
             part=part,
             media_type=kind.media_type,
         )

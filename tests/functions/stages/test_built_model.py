@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from bus.contracts import TensorRef
+from bus.errors import ContextLengthError
 from functions.environment import FunctionEnvironment
 from functions.registry import registry
 from infra.cli.models import models
@@ -18,6 +19,7 @@ from tests.runtime.export.folders import Saved, chat_folder
 
 registry.load("functions.stages")
 
+ANSWER = "The capital of Japan is Tokyo."
 QUESTION = "  What is the capital of France?\n"  # which the model's own template trims
 
 
@@ -58,3 +60,21 @@ async def test_the_stages_answer_as_the_reference_does(environment: FunctionEnvi
     right = reference.greedy(saved.model, ids, 16)
     assert answer["usage"]["completion_tokens"] == 16
     assert answer["text"] == str(saved.tokenizer.decode(right, skip_special_tokens=True)).replace("\ufffd", "")
+
+
+@pytest.mark.usefixtures("closed")
+async def test_an_answer_that_is_given_is_told_about_in_full_or_not_at_all(environment: FunctionEnvironment) -> None:
+    async def told(words: int) -> dict[str, Any]:
+        messages = [{"role": "user", "content": [{"text": "a" * words}]}]
+        prompt = (await environment.run("fuse", {"messages": messages, "answer": ANSWER}))["prompt"]
+        return await environment.run("generate", {"prompt": prompt, "answer": ANSWER})
+
+    found = await told(1)
+    (choice,) = found["choices"]
+    count = len(choice["logprobs"])
+    assert choice["text"] == ANSWER
+    context = environment._models["generate"].engine.context
+    # A letter is a token: there is room for all but the last two of the answer, of which the last takes no place.
+    letters = 1 + context + 1 - found["usage"]["prompt_tokens"] - (count - 2)
+    with pytest.raises(ContextLengthError, match=rf"{count - 2} of {count} tokens of the answer"):
+        await told(letters)
