@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ from functions.context import Context
 from functions.decorator import function
 from functions.stages.explain.influence import MaskedMedia
 from functions.stages.parts import MediaItem
+
+if TYPE_CHECKING:
+    from runtime.media.masking import MaskedFile, Place
 
 
 class MaskInputs(Contract):
@@ -50,22 +54,24 @@ async def mask(context: Context[Any], inputs: MaskInputs) -> MaskOutputs:
         raise InvalidInputError(f"one piece of media is explained at a time, not {len(found)}")
     modality, item = found[0]
     data = await load_media(context.store, item.ref, inputs.limits.max_bytes)
+    kept: list[tuple[MediaRef, Place | None]] = []
+    # One by one: all of them together are as many times as large as the media as there are parts.
     files = await context.run(_files, data, modality, inputs)
-    refs = [await save_media(context.store, file.data, file.media_type) for file in files]
-    context.note(parts=len(files) - 2, nbytes=sum(len(file.data) for file in files))
+    while (file := await context.run(next, files, None)) is not None:
+        context.check()
+        kept.append((await save_media(context.store, file.data, file.media_type), file.place))
+    context.note(parts=len(kept) - 2, nbytes=sum(ref.nbytes for ref, _ in kept))
     return MaskOutputs(
         modality=modality,
-        plain=refs[0],
+        plain=kept[0][0],
         masked=tuple(
-            MaskedMedia(ref=ref, box=file.place.box, span_s=file.place.span_s)
-            for ref, file in zip(refs[1:-1], files[1:-1], strict=True)
-            if file.place is not None
+            MaskedMedia(ref=ref, box=place.box, span_s=place.span_s) for ref, place in kept[1:-1] if place is not None
         ),
-        whole=refs[-1],
+        whole=kept[-1][0],
     )
 
 
-def _files(data: bytes, modality: Modality, inputs: MaskInputs) -> list[Any]:
+def _files(data: bytes, modality: Modality, inputs: MaskInputs) -> Iterator[MaskedFile]:
     from runtime.media.masking import masked_files
 
-    return list(masked_files(data, modality, inputs.limits, inputs.parts))
+    return masked_files(data, modality, inputs.limits, inputs.parts)
