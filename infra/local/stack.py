@@ -197,9 +197,8 @@ class Stack:
 
     async def _starter(self, environment: Mapping[str, str]) -> Starter:
         spawning = SpawnStarter(_worker_command, environment)
-        if (
-            sys.platform != "linux" or not self._settings.fork
-        ):  # elsewhere a fork is not safe, and nobody adopts orphans
+        # Elsewhere than on Linux a fork is not safe, and nobody adopts orphans.
+        if sys.platform != "linux" or not self._settings.fork:
             return spawning
         forker = Forker(_template_command, environment, self._logs / "template.log")
         return await self._stack.enter_async_context(TemplateStarter(forker, spawning))
