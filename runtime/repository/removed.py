@@ -18,7 +18,7 @@ def last_removed(root: Path, model: str) -> int:
     """
     try:
         return int((root / REMOVED / model).read_text())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # whoever writes there says what is wrong with it
         return 0
 
 
