@@ -143,8 +143,11 @@ class Governor:
         if self._scaler is None:
             return views
         requests = {name: max(group.requests.values(), default=0) for name, group in self._groups.items()}
-        shares = await self._scaler.shares(views, requests)
-        return [replace(view, share=shares.get(view.group)) for view in views]
+        parts = await self._scaler.parts(views, requests)
+        return [
+            replace(view, share=parts[view.group].share, leads=parts[view.group].leads) if view.group in parts else view
+            for view in views
+        ]
 
     async def _look(self, group: Group) -> None:
         """How a group's workers are, and where it cannot be told from them, what waits for them."""

@@ -22,6 +22,7 @@ COMMANDS = {
     "models": ("infra.cli.models:models", "Pull, build, list, check and remove models"),
     "ocr": ("infra.cli.single:ocr", "Print the text on the picture FILE"),
     "pipelines": ("infra.cli.pipelines:pipelines", "List, show and draw pipelines"),
+    "pool": ("infra.cli.pool:pool", "Serve functions with as many workers as are needed"),
     "publish": ("infra.cli.publish:publish", "Publish a request"),
     "simulate": ("infra.cli.simulate:simulate", "Compare policies of the warm pool on simulated arrivals"),
     "speak": ("infra.cli.single:speak", "Speak TEXT into a file"),

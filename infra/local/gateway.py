@@ -27,6 +27,7 @@ async def serve_gateway(settings: Settings) -> None:
         tensors=settings.tensors,
         modules=settings.modules,
         pipelines=settings.pipeline_folders,
+        warm=settings.warm,
         api_key=None if settings.api_key is None else settings.api_key.get_secret_value(),
     )
     await serve(config, settings.host, settings.port, settings.grace_s)

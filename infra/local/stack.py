@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import socket
 import sys
@@ -15,36 +14,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bus.contracts import Lease, Tier, WorkerState
+from bus.contracts import Lease, WorkerState
 from bus.contracts.codec import digest
 from bus.errors import StackConfigError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.tensors.shared_memory import SharedMemory
-from functions.deployment import group_settings, read_deployment
-from functions.registry import load_functions
-from functions.suspects import Suspects
-from functions.warm import Tier as Warmth
 from infra.local.folder import DataFolder, StackInfo
+from infra.local.host import CLOSING_S, HostPool
 from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
-from runtime.residency.host import free_nbytes
-from warmpool.casualties import Casualties
-from warmpool.forker import Forker
-from warmpool.governor import Governor
 from warmpool.keeper import Keeper, KeeperConfig
 from warmpool.lease import read_leases
 from warmpool.pool import Pool
-from warmpool.slot import SlotConfig
-from warmpool.starter import SpawnStarter, Starter, TemplateStarter
-from warmpool.upkeep import Upkeep, UpkeepConfig
 
 log = logging.getLogger("omnibus.stack")
 
 _COMMAND = [sys.executable, "-m", "infra.cli.main"]
 _PROBE_S = 0.05
-_CLOSING_S = 5.0
-"""What a process may take to close its connections, after its grace period."""
 
 
 class Stack:
@@ -161,50 +148,12 @@ class Stack:
         folder.publish(self.info)
 
     async def _open_pool(self, environment: Mapping[str, str]) -> None:
-        starter = await self._starter(environment)
-        self._bus = await self._stack.enter_async_context(
-            NatsBus(NatsConfig(url=self.nats.url, token=self.nats.token, name="omnibus-stack"))
-        )
-        await self._bus.setup()
-        suspects = Suspects(await self._bus.bucket("suspects"))
-        casualties = await self._stack.enter_async_context(Casualties(suspects))
-        grace_s = self._settings.grace_s + _CLOSING_S
-        config = SlotConfig(logs=self._logs, grace_s=grace_s, on_end=casualties.on_end)
-        upkeep = UpkeepConfig(
-            max_age_s=self._settings.worker_age_s,
-            max_served=self._settings.worker_messages,
-            max_growth_nbytes=self._settings.worker_growth,
-        )
-        self.pool = await self._stack.enter_async_context(Pool(starter, config, Upkeep(upkeep)))
-        if self._settings.scale_to_zero or self._settings.warm is not None:
-            await self._govern()
-        else:
-            self._least = sum(self._settings.worker_counts.values())
-            for group, count in self._settings.worker_counts.items():
-                self.pool.want(group, {Tier.LOADED: count})
-
-    async def _govern(self) -> None:
-        """Let workers come and go as they are needed."""
-        settings = self._settings
-        specs = list(load_functions(settings.modules))
-        deployment = None if settings.warm is None else read_deployment(settings.warm, specs)
-        warm = group_settings(specs, deployment, {} if settings.scale_to_zero else settings.worker_counts)
-        self._least = sum(one.min for one in warm.values() if one.tier in (Warmth.LOADED, Warmth.HOT))
-        room_nbytes = settings.worker_memory or free_nbytes() or math.inf
-        await self._stack.enter_async_context(
-            Governor(self.pool, self._bus, specs, warm, room_nbytes=float(room_nbytes))
-        )
-
-    async def _starter(self, environment: Mapping[str, str]) -> Starter:
-        spawning = SpawnStarter(_worker_command, environment)
-        # Elsewhere than on Linux a fork is not safe, and nobody adopts orphans.
-        if sys.platform != "linux" or not self._settings.fork:
-            return spawning
-        forker = Forker(_template_command, environment, self._logs / "template.log")
-        return await self._stack.enter_async_context(TemplateStarter(forker, spawning))
+        nats = NatsConfig(url=self.nats.url, token=self.nats.token, name="omnibus-stack")
+        host = await self._stack.enter_async_context(HostPool(self._settings, nats, self._logs, environment))
+        self.pool, self._bus, self._least = host.pool, host.bus, host.least
 
     async def _keep(self, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Keeper:
-        grace_s = self._settings.grace_s + _CLOSING_S
+        grace_s = self._settings.grace_s + CLOSING_S
         config = KeeperConfig(commands=commands, environment=environment, logs=self._logs, grace_s=grace_s)
         return await self._stack.enter_async_context(Keeper(config))
 
@@ -231,14 +180,6 @@ class Stack:
             failed.result()
         finally:
             failed.cancel()
-
-
-def _worker_command(group: str, channel: int, record: int) -> list[str]:
-    return [*_COMMAND, "worker", "--group", group, "--channel", str(channel), "--record", str(record)]
-
-
-def _template_command(control: int) -> list[str]:
-    return [sys.executable, "-m", "infra.local.template", str(control)]
 
 
 def check_port(host: str, port: int) -> None:

@@ -126,7 +126,11 @@ class PoolPolicy:
 
     def _is_ahead(self, view: GroupView, now_s: float) -> bool:
         """Whether a worker that starts now would be ready just in time for somebody, or is waited for."""
-        return view.warm.look_ahead and any(due_s - view.cost.start_s <= now_s for due_s in self._ahead[view.group])
+        return (
+            view.warm.look_ahead
+            and view.leads
+            and any(due_s - view.cost.start_s <= now_s for due_s in self._ahead[view.group])
+        )
 
     def _target(self, view: GroupView, admitted: int, now_s: float) -> Target:
         levels = self._levels[view.group]

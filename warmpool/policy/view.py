@@ -23,6 +23,7 @@ class GroupView:
         running: Requests that workers have; None: not known, so nothing is changed.
         waiting: Requests that no worker has; None: not known, so nothing is changed.
         share: Workers that are this host's part of what all hosts together need; None: it is the only one.
+        leads: Whether this host, of all, is to be ready for a request that is on its way.
         tenants: How many of them are whose; empty: all of one tenant.
     """
 
@@ -35,6 +36,7 @@ class GroupView:
     running: int | None
     waiting: int | None
     share: int | None = None
+    leads: bool = True
     tenants: Mapping[str, int] = field(default_factory=dict)
 
 

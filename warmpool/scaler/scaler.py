@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from bus.contracts import Capacity, GroupCapacity
 from bus.contracts.codec import decode
@@ -18,6 +19,18 @@ from warmpool.scaler.decision import Demand, assign
 from warmpool.scaler.telling import CapacityTeller
 
 log = logging.getLogger("omnibus.scaler")
+
+
+class Part(NamedTuple):
+    """What a host does of a group's work.
+
+    Attributes:
+        share: Workers that are its part of what all hosts together need.
+        leads: Whether a single worker would be its part.
+    """
+
+    share: int
+    leads: bool
 
 
 class Scaler:
@@ -74,8 +87,8 @@ class Scaler:
         """Whether another host has workers for a group: it hears what is asked of it, and tells."""
         return any(one.groups[group].alive for one in self.others if group in one.groups)
 
-    async def shares(self, views: Iterable[GroupView], requests: Mapping[str, int]) -> dict[str, int]:
-        """How many workers of each group are this host's part; empty while there is no other host.
+    async def parts(self, views: Iterable[GroupView], requests: Mapping[str, int]) -> dict[str, Part]:
+        """This host's part of each group; empty while there is no other host.
 
         Args:
             views: This host's groups.
@@ -94,7 +107,9 @@ class Scaler:
             return {}
         hosts = [*others, self._capacity()]
         demands = {view.group: _demand(view, hosts) for view in views}
-        return assign(hosts, demands)[self._host]
+        shares = assign(hosts, demands)[self._host]
+        firsts = assign(hosts, {group: replace(demand, requests=1) for group, demand in demands.items()})[self._host]
+        return {group: Part(share=share, leads=firsts[group] > 0) for group, share in shares.items()}
 
     def _capacity(self) -> Capacity:
         return Capacity(host=self._host, room_nbytes=self._room_nbytes, groups=self._groups, renewed_s=self._clock())

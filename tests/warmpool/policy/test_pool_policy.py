@@ -110,6 +110,12 @@ def test_a_stage_that_a_request_will_reach_is_started_in_time_for_it():
     assert early.look_again_s == 9.9
     assert workers(policy, view(), 9.9) == 1
     assert workers(policy, view(look_ahead=False), 9.9) == 0
+    assert workers(policy, replace(view(), leads=False), 9.9) == 0  # another host makes ready
+
+
+def test_of_what_all_hosts_need_this_one_has_its_share():
+    assert workers(PoolPolicy(), replace(view(waiting=50), share=2), 0.0) == 2
+    assert workers(PoolPolicy(), replace(view(waiting=50), share=0), 0.0) == 0
 
 
 def test_a_request_that_did_not_come_is_not_waited_for_long():

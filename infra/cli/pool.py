@@ -1,0 +1,44 @@
+"""`omnibus pool`: a host's workers, as many as are needed, on a bus that others are on, too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import click
+
+from infra.cli.connect import log_to_stderr, run
+from infra.local.host import HostPool
+from infra.settings import Settings, load_settings
+
+
+@click.command()
+@click.option("--warm", type=click.Path(dir_okay=False), help="Deployment file: how warm functions are kept.")
+def pool(warm: str | None) -> None:
+    """Serve functions with as many workers as are needed, from the bus of the settings.
+
+    Pools on one bus share the work by what each of them can run. Without a deployment file all scale to zero.
+    """
+    settings = load_settings(warm=warm)
+    if settings.warm is None:
+        settings = settings.model_copy(update={"scale_to_zero": True})
+    log_to_stderr(settings.log_level)
+    run(_pool(settings))
+
+
+async def _pool(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    logs = settings.data / "logs"
+    await asyncio.to_thread(logs.mkdir, parents=True, exist_ok=True)
+    async with HostPool(settings, settings.nats, logs, dict(os.environ)) as host:
+        click.echo(f"pool on {settings.nats_url}; logs in {logs}; Ctrl-C stops")
+        waiting = asyncio.get_running_loop().create_task(stop.wait())
+        failed = asyncio.get_running_loop().create_task(host.pool.failed())
+        await asyncio.wait([waiting, failed], return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+        failed.cancel()
+        waiting.cancel()

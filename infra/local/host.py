@@ -1,0 +1,133 @@
+"""The pool of one host on a bus: what the embedded stack and `omnibus pool` have in common."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bus.contracts import Tier
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig
+from functions.deployment import group_settings, read_deployment
+from functions.registry import load_functions
+from functions.suspects import Suspects
+from functions.warm import Tier as Warmth
+from infra.settings import Settings
+from runtime.residency.host import free_nbytes
+from warmpool.casualties import Casualties
+from warmpool.forker import Forker
+from warmpool.governor import Governor
+from warmpool.pool import Pool
+from warmpool.slot import SlotConfig
+from warmpool.starter import SpawnStarter, Starter, TemplateStarter
+from warmpool.upkeep import Upkeep, UpkeepConfig
+
+CLOSING_S = 5.0
+"""What a process may take to close its connections, after its grace period."""
+
+
+class HostPool:
+    """A host's workers and who governs them. Use as a context manager.
+
+    Args:
+        settings: How many workers there are: as many as are needed where `scale_to_zero` or `warm` is set.
+        nats: The bus.
+        logs: Folder of the workers' logs.
+        environment: Of the workers.
+
+    Attributes:
+        pool: The workers.
+        bus: The bus.
+        least: Workers that are always there.
+    """
+
+    def __init__(self, settings: Settings, nats: NatsConfig, logs: Path, environment: Mapping[str, str]) -> None:
+        self._settings, self._nats = settings, nats
+        self._logs, self._environment = logs, environment
+        self._stack = AsyncExitStack()
+        self.pool: Pool
+        self.bus: NatsBus
+        self.least = 0
+
+    async def __aenter__(self) -> Self:
+        """Connect, start the template and what is always there.
+
+        Raises:
+            BusUnavailableError: (retryable) no bus.
+            WorkerStartError: The template does not start.
+            StackConfigError: A deployment file that makes no sense.
+        """
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the workers in order, then the template."""
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        settings = self._settings
+        starter = await self._starter()
+        self.bus = await self._stack.enter_async_context(NatsBus(self._nats))
+        await self.bus.setup()
+        casualties = await self._stack.enter_async_context(Casualties(Suspects(await self.bus.bucket("suspects"))))
+        slots = SlotConfig(logs=self._logs, grace_s=settings.grace_s + CLOSING_S, on_end=casualties.on_end)
+        upkeep = UpkeepConfig(
+            max_age_s=settings.worker_age_s,
+            max_served=settings.worker_messages,
+            max_growth_nbytes=settings.worker_growth,
+        )
+        self.pool = await self._stack.enter_async_context(Pool(starter, slots, Upkeep(upkeep)))
+        if settings.scale_to_zero or settings.warm is not None:
+            await self._govern()
+        else:
+            self.least = sum(settings.worker_counts.values())
+            for group, count in settings.worker_counts.items():
+                self.pool.want(group, {Tier.LOADED: count})
+
+    async def _govern(self) -> None:
+        """Let workers come and go as they are needed, here and on the other hosts of the bus."""
+        settings = self._settings
+        specs = list(load_functions(settings.modules))
+        deployment = None if settings.warm is None else read_deployment(settings.warm, specs)
+        warm = group_settings(specs, deployment, {} if settings.scale_to_zero else settings.worker_counts)
+        self.least = sum(one.min for one in warm.values() if one.tier in (Warmth.LOADED, Warmth.HOT))
+        room_nbytes = float(settings.worker_memory or free_nbytes() or math.inf)
+        governor = Governor(self.pool, self.bus, specs, warm, room_nbytes=room_nbytes, host=pool_name())
+        await self._stack.enter_async_context(governor)
+
+    async def _starter(self) -> Starter:
+        spawning = SpawnStarter(_worker_command, self._environment)
+        # Elsewhere a fork is not safe, and nobody adopts orphans.
+        if sys.platform != "linux" or not self._settings.fork:
+            return spawning
+        forker = Forker(_template_command, self._environment, self._logs / "template.log")
+        return await self._stack.enter_async_context(TemplateStarter(forker, spawning))
+
+
+def pool_name() -> str:
+    """Names this process's pool among all on a bus; one token of a subject."""
+    host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _worker_command(group: str, channel: int, record: int) -> list[str]:
+    command = [sys.executable, "-m", "infra.cli.main", "worker"]
+    return [*command, "--group", group, "--channel", str(channel), "--record", str(record)]
+
+
+def _template_command(control: int) -> list[str]:
+    return [sys.executable, "-m", "infra.local.template", str(control)]
