@@ -37,6 +37,7 @@ from functions.flow.catalog import PlanCache
 from functions.flow.join import Joins
 from functions.flow.router import Router, event_headers
 from functions.invoker import Invoker, Services
+from functions.model import LoadedModel
 from functions.registry import registry
 from infra.local.nats_server import NatsServer
 
@@ -112,7 +113,7 @@ async def _measure(rounds: int, turns: int) -> list[Measurement]:
                     cancellations=Cancellations(await bus.bucket("cancels")),
                 )  # fmt: skip
                 spec = registry.get("noop.hop")
-                invoker = _Watched(spec, None, services)
+                invoker = _Watched(spec, LoadedModel(None), services)
                 await bus.serve("noop.hop", spec.slots, invoker)
                 await _ours(bus, invoker, 50)
                 for _ in range(turns):
