@@ -10,6 +10,9 @@ from bus.ports import KeyValue
 MOST_CRASHES = 2
 """A message that ended so many workers is not run again."""
 
+_BY_CHANCE = 2
+"""Kills from outside that say nothing of what was running."""
+
 
 def message_key(event: Event) -> str:
     """A name for an event's message that a KV key and a flight record can have: 40 hexadecimal digits."""
@@ -45,7 +48,7 @@ class Suspects:
             key: See `message_key`.
             running: Whether it was running the message, or only had it.
             crashed: Whether it ended by itself, or hung. One that was killed from outside has done so by chance, the
-                first time.
+                first times: an operator may kill one worker after the other.
 
         Raises:
             BusUnavailableError: (retryable) the bus does not answer.
@@ -53,7 +56,7 @@ class Suspects:
         while True:
             entry = await self._bucket.get(key)
             known = Suspicion() if entry is None else decode(Suspicion, entry[0])
-            guilty = running and (crashed or known.interruptions > 0)
+            guilty = running and (crashed or known.interruptions >= _BY_CHANCE)
             told = Suspicion(interruptions=known.interruptions + 1, crashes=known.crashes + guilty)
             try:
                 if entry is None:

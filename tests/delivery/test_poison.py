@@ -35,7 +35,7 @@ async def letters(host: Host) -> list[DeadLetter]:
     return [decode(DeadLetter, data) for _, data in await host.client.bus.history(subjects.dead(">"))]
 
 
-@pytest.mark.parametrize(("deed", "deaths"), [("abort", 2), ("exit", 2), ("kill", 3)])
+@pytest.mark.parametrize(("deed", "deaths"), [("abort", 2), ("exit", 2), ("kill", 4)])
 async def test_a_message_that_crashes_its_workers_is_put_aside_and_its_neighbours_are_answered(
     host: Host, tmp_path: Path, deed: str, deaths: int
 ) -> None:
