@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bus.contracts import Lease, WorkerState
+from bus.contracts import Lease, Tier, WorkerState
 from bus.contracts.codec import decode, encode
 from bus.errors import OmnibusError
 from bus.ports import KeyValue
@@ -44,7 +44,13 @@ class LeaseKeeper:
         self._started_s = time.time()
         self.unique_nbytes: int | None = None
         """Memory that only this process holds, as last told."""
-        self._fields: dict[str, Any] = {"worker": worker, "group": group, "functions": (), "models": ()}
+        self._fields: dict[str, Any] = {
+            "worker": worker,
+            "group": group,
+            "functions": (),
+            "models": (),
+            "tier": Tier.PRIMED,
+        }
         self._state = WorkerState.STARTING
         self._task: asyncio.Task[None] | None = None
 

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
-from bus.contracts import ModelManifest, WorkerState
+from bus.contracts import ModelManifest, Tier, WorkerState
 from bus.contracts.codec import digest_of
 from bus.errors import ModelCorruptError, OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
@@ -143,7 +143,7 @@ class Serving:
         for watching in (models.watch(), announcer.watch(), self._clean()):
             self._stack.callback(asyncio.get_running_loop().create_task(watching, name="omnibus-models").cancel)
         names = {name for spec in self._specs for name in spec.models}
-        await self._lease.tell(WorkerState.READY, models=tuple(sorted(names)))
+        await self._lease.tell(WorkerState.READY, models=tuple(sorted(names)), tier=Tier.LOADED)
 
     async def warm_up(self) -> None:
         """Run the models once, so that the first message is as fast as the next ones."""
@@ -153,6 +153,7 @@ class Serving:
                     await invoker.warm_up()
                 except OmnibusError as error:  # no reason not to serve
                     log.warning("%s was not warmed up: %s", invoker.spec.name, error.message)
+        await self._lease.tell(WorkerState.READY, tier=Tier.HOT)
 
     async def stop_pulling(self) -> None:
         """Take nothing new; what runs goes on."""

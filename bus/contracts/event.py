@@ -243,4 +243,5 @@ class Lease(Contract):
         default_factory=dict,
         description="Its `hits`, `misses` and `evicted`; and `entries` and `nbytes` of all workers together.",
     )
+    tier: Tier | None = Field(default=None, description="How warm it is; None: it does not tell.")
     error: ErrorRecord | None = None

@@ -20,11 +20,12 @@ def workers() -> None:
         click.echo("no worker is alive")
         return
     print_table(
-        ("WORKER", "STATE", "AGE", "BUSY", "SERVED", "MEMORY MB", "ENCODED", "FUNCTIONS", "MODELS"),
+        ("WORKER", "STATE", "TIER", "AGE", "BUSY", "SERVED", "MEMORY MB", "ENCODED", "FUNCTIONS", "MODELS"),
         [
             (
                 lease.worker,
                 lease.state.value,
+                "" if lease.tier is None else lease.tier.value,
                 f"{time.time() - lease.started_s:.0f} s",
                 f"{lease.busy}/{lease.slots}",
                 str(lease.served),

@@ -35,7 +35,7 @@ async def test_a_worker_becomes_warmer_step_by_step_and_serves_from_the_second_o
             host.pool.want("encode", {tier: 1})
             (member,) = await host.pool.reach("encode")
             (lease,) = await read_leases(registry)
-            assert member.tier is tier
+            assert member.tier is lease.tier is tier
             assert pid in (0, lease.pid)
             pid = lease.pid
             seen.append((lease.state, set(lease.functions)))
