@@ -41,7 +41,9 @@ def invalid_body(error: RequestValidationError) -> InvalidInputError:
         reason = found[0].get("ctx", {}).get("error", found[0]["msg"])
         return InvalidInputError(f"the body is not JSON: {reason}")
     every = [_problem(one, error.body) for one in found]
-    told = [one for one in every if not any(_is_within(other.place, one) for other in every)]
+    # Each place that another one is inside of; a body may have as many problems as it has bytes.
+    around = {one.place[:length] for one in every for length in range(len(one.place))}
+    told = [one for one in every if not (one.form and one.place in around)]
     said = [str(one) for one in told[:_MOST_PROBLEMS]]
     if len(told) > len(said):
         said.append(f"and {len(told) - len(said)} more")
@@ -74,7 +76,3 @@ def _held(body: Any, part: str | int) -> tuple[Any, ...]:
     if isinstance(body, list) and isinstance(part, int) and part < len(body):
         return (body[part],)
     return ()
-
-
-def _is_within(place: Place, problem: _Problem) -> bool:
-    return problem.form and len(place) > len(problem.place) and place[: len(problem.place)] == problem.place

@@ -63,3 +63,9 @@ def test_many_problems_are_counted() -> None:
     place, message = told(chat(parts))
     assert place == "messages.0.content.0.image_url.max_tokens"
     assert message.endswith("; and 2 more")
+
+
+def test_a_body_of_nothing_but_mistakes_is_told_of_in_a_moment() -> None:
+    place, message = told(chat([5] * 30_000))
+    assert place == "messages.0.content.0"
+    assert message.endswith("more")
