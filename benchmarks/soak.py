@@ -132,8 +132,11 @@ def processes(data: Path) -> dict[str, int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mine in folder.joinpath("environ").read_bytes().split(b"\0"):
+                # Forked workers have their template's command line, and names of their own.
+                name = folder.joinpath("comm").read_text().strip()
                 words = folder.joinpath("cmdline").read_bytes().split(b"\0")
-                found[b" ".join(words[-4:]).decode(errors="replace").strip()] = int(folder.name)
+                command = b" ".join(words[-4:]).decode(errors="replace").strip()
+                found[name if name.startswith("omnibus-") else command] = int(folder.name)
         except OSError:
             continue
     return found
