@@ -36,6 +36,11 @@ class Tier(StrEnum):
         """Place in the order; a higher one answers sooner."""
         return list(Tier).index(self)
 
+    @property
+    def serves(self) -> bool:
+        """Whether a worker that waits so takes messages."""
+        return self.rank >= Tier.LOADED.rank
+
 
 @dataclass(frozen=True, kw_only=True)
 class WarmSpec:

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -101,11 +102,9 @@ class Governor:
 
     async def _run(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):  # nothing was heard: it is time to look
                 async with asyncio.timeout(self._pause_s()):
                     await self._heard.wait()
-            except TimeoutError:
-                pass
             self._heard.clear()
             try:
                 await self._turn()

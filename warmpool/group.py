@@ -92,7 +92,6 @@ class Group:
 
     def view(self) -> GroupView:
         """What the policy sees of it."""
-        running = max(self.busy, 0)
         return GroupView(
             group=self.name,
             warm=self.settings,
@@ -100,8 +99,8 @@ class Group:
             slots=self.slots,
             service_s=self.service_s,
             alive=self._alive,
-            running=running,
-            waiting=max(0, max(self.requests.values(), default=0) - running),
+            running=self.busy,
+            waiting=max(0, max(self.requests.values(), default=0) - self.busy),
         )
 
     def tiers(self, target: Target) -> dict[Tier, int]:
@@ -109,7 +108,7 @@ class Group:
         requests = max([self.busy, *self.requests.values()])
         target_s = self.settings.target_wait_ms / 1e3
         working = min(target.workers, for_backlog(requests, self.slots, self.service_s, target_s))
-        if target.tier in (Warmth.LOADED, Warmth.HOT):
+        if target.tier.serves:
             tiers = {Tier(target.tier.value): target.workers}
         elif target.tier is Warmth.PRIMED:
             tiers = {Tier.LOADED: working, Tier.PRIMED: target.workers - working}

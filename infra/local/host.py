@@ -19,7 +19,6 @@ from bus.nats.connection import NatsConfig
 from functions.deployment import group_settings, read_deployment
 from functions.registry import load_functions
 from functions.suspects import Suspects
-from functions.warm import Tier as Warmth
 from infra.settings import Settings
 from runtime.residency.host import free_nbytes
 from warmpool.casualties import Casualties
@@ -104,7 +103,7 @@ class HostPool:
         specs = list(load_functions(settings.modules))
         deployment = None if settings.warm is None else read_deployment(settings.warm, specs)
         warm = group_settings(specs, deployment, {} if settings.scale_to_zero else settings.worker_counts)
-        self.least = sum(one.min for one in warm.values() if one.tier in (Warmth.LOADED, Warmth.HOT))
+        self.least = sum(one.min for one in warm.values() if one.tier.serves)
         room_nbytes = float(settings.worker_memory or free_nbytes() or math.inf)
         governor = Governor(self.pool, self.bus, specs, warm, room_nbytes=room_nbytes, host=pool_name())
         await self._stack.enter_async_context(governor)
