@@ -18,8 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from bus.contracts.yaml_file import read_yaml
 from bus.errors import ContractError, StackConfigError
 from functions.spec import FunctionSpec
 from functions.warm import WarmSpec, read_warm
@@ -58,10 +57,10 @@ def read_deployment(path: Path, specs: Iterable[FunctionSpec]) -> Deployment:
         StackConfigError: Lists every problem with the file, the function, the setting and its value.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = read_yaml(path)
     except OSError as error:
         raise StackConfigError(f"deployment file {path} cannot be read: {error.strerror}", path=str(path)) from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise StackConfigError(f"deployment file {path} is no YAML: {error}", path=str(path)) from error
     deployment, problems = _read({} if document is None else document, list(specs))
     if problems:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from functions.registry import load_functions
 from runtime.engines.providers import installed
+from runtime.repository.catalog import builtin_catalog
 
 MODULES = (
     *("warmpool.serving", "warmpool.worker", "uvloop"),
@@ -43,6 +44,7 @@ def preload(modules: Iterable[str] = (), device: str = "auto") -> Mapping[str, s
             importlib.import_module(found.name)
     importlib.import_module("PIL.Image").preinit()  # the plug-ins of common formats
     load_functions(modules)
+    builtin_catalog()
     chosen = installed()[0] if device == "auto" else device
     # A process that has forked cannot use what its parent has begun with a GPU.
     return {"unsafe": "" if chosen == "cpu" else f"models run on {chosen}, whose context cannot be forked"}

@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from bus.contracts import Contract
+from bus.contracts.yaml_file import read_yaml
 from bus.errors import InvalidInputError, ModelNotFoundError
 from runtime.repository.source import Source
 
@@ -141,9 +141,9 @@ def builtin_catalog() -> Catalog:
 
 def _entry(path: Path) -> CatalogEntry:
     try:
-        entry = CatalogEntry.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        entry = CatalogEntry.model_validate(read_yaml(path))
         for raw in entry.sources:
             Source.parse(raw.source)
-    except (ValidationError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise InvalidInputError(f"catalog file {path.name}: {error}", file=path.name) from error
     return entry
