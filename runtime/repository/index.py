@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from bus.errors import ModelSourceError
-from runtime.repository.download import shown
 from runtime.repository.registries import PipSettings
 from runtime.repository.source import Source
+from runtime.repository.transfer import shown
 
 if TYPE_CHECKING:
     import httpx

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from bus.contracts import ModelManifest
 from bus.errors import ModelCorruptError
+from runtime.repository.download import sha256_of
 from runtime.repository.pull import MANIFEST
 
 log = logging.getLogger("omnibus.repository")
@@ -28,6 +30,25 @@ def read_manifest(folder: Path) -> ModelManifest | None:
         return None
     except ValidationError as error:
         raise ModelCorruptError(f"{path} is not a model manifest: {error}; remove the folder and pull again") from error
+
+
+def complete(folder: Path) -> ModelManifest | None:
+    """The manifest of a version whose files are all there, as long as they should be; None: it is not."""
+    manifest = read_manifest(folder)
+    places = () if manifest is None else ((folder / file.path, file.nbytes) for file in manifest.files)
+    return manifest if all(place.is_file() and place.stat().st_size == nbytes for place, nbytes in places) else None
+
+
+def problems_of(manifest: ModelManifest, folder: Path) -> Iterator[str]:
+    """What is wrong with the files of a version, one sentence each."""
+    for file in manifest.files:
+        place = folder / file.path
+        if not place.is_file():
+            yield f"{file.path} is missing"
+        elif place.stat().st_size != file.nbytes:
+            yield f"{file.path} has {place.stat().st_size} bytes, expected {file.nbytes}"
+        elif sha256_of(place) != file.sha256:
+            yield f"{file.path} has other bytes than when it was built"
 
 
 def update_manifest(folder: Path, **changes: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from runtime.repository.download import sha256_of
 from runtime.repository.durable import sync
 from runtime.repository.ports import PORTS, declared_ports
 from runtime.repository.progress import Progress, Step
+from runtime.repository.ranges import TransferConfig
 from runtime.repository.recipe import BuildJob, Built, recipe
 from runtime.repository.source import Source
 from runtime.repository.sources import Fetcher, Wanted
@@ -32,6 +34,7 @@ def make(
     downloads: Path,
     fetchers: Mapping[str, Fetcher],
     needs: Mapping[str, Path],
+    transfer: TransferConfig,
     progress: Progress,
 ) -> ModelManifest:
     """Make a model in a staging folder and put it in its place in one rename.
@@ -47,7 +50,7 @@ def make(
         raw.mkdir()
         out.mkdir()
         for source in entry.sources:
-            _take(entry, source, raw, downloads, fetchers, progress)
+            _take(entry, source, raw, downloads, fetchers, transfer, progress)
         _check_raw(entry, raw)
         built = _build(entry, raw, out, needs, progress)
         _add_license(entry, raw, out)
@@ -64,6 +67,7 @@ def _take(
     raw: Path,
     downloads: Path,
     fetchers: Mapping[str, Fetcher],
+    transfer: TransferConfig,
     progress: Progress,
 ) -> None:
     def on_bytes(name: str, done: int, total: int | None) -> None:
@@ -77,6 +81,8 @@ def _take(
             downloads=downloads,
             sha256=wanted.sha256,
             filename=wanted.filename,
+            digests=_digests(entry, wanted),
+            transfer=transfer,
             on_bytes=on_bytes,
         )
     )
@@ -90,6 +96,16 @@ def _take(
         if archive.is_file() and archive.is_relative_to(downloads):
             archive.unlink()  # so that the next pull downloads it again
         raise
+
+
+def _digests(entry: CatalogEntry, wanted: RawSource) -> dict[str, str]:
+    """The digests of members that are a raw file of their own."""
+    joined = Counter(file.path for source in entry.sources for file in source.files)
+    return {
+        file.member: entry.digests[file.path]
+        for file in wanted.files
+        if file.path in entry.digests and joined[file.path] == 1
+    }
 
 
 def _check_raw(entry: CatalogEntry, raw: Path) -> None:

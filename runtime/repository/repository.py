@@ -12,12 +12,12 @@ from bus.contracts import ModelManifest
 from bus.errors import EngineError, ModelCorruptError, ModelNotFoundError
 from runtime.repository.aliases import Aliases
 from runtime.repository.catalog import Catalog, CatalogEntry, builtin_catalog
-from runtime.repository.download import sha256_of
 from runtime.repository.location import ALIASES, GRAPHS, default_downloads, default_root
 from runtime.repository.lock import exclusive
-from runtime.repository.manifest_file import read_manifest, update_manifest
+from runtime.repository.manifest_file import complete, problems_of, read_manifest, update_manifest
 from runtime.repository.progress import Progress, silent
 from runtime.repository.pull import make
+from runtime.repository.ranges import TransferConfig
 from runtime.repository.removed import note_removed
 from runtime.repository.sources import FETCHERS, Fetcher
 
@@ -32,6 +32,7 @@ class Repository:
         downloads: The folder of downloaded archives; None: beside the models folder.
         catalog: What can be pulled; None: the catalog of this package.
         fetchers: Fetchers by scheme, in addition to the built-in ones or instead of them.
+        transfer: How files are brought here.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class Repository:
         downloads: Path | None = None,
         catalog: Catalog | None = None,
         fetchers: Mapping[str, Fetcher] | None = None,
+        transfer: TransferConfig | None = None,
     ) -> None:
         self.root = root if root is not None else default_root()
         self.downloads = downloads or (default_downloads() if root is None else root.parent / "downloads")
         self.catalog = catalog if catalog is not None else builtin_catalog()
         self._fetchers = {**FETCHERS, **(fetchers or {})}
+        self.transfer = transfer or TransferConfig()
         self.aliases = Aliases(self.root / ALIASES)
 
     def resolve(self, name: str) -> ModelManifest:
@@ -184,7 +187,7 @@ class Repository:
             ModelNotFoundError: Not installed.
         """
         manifest = self.resolve(name)
-        return tuple(_problems(manifest, self.folder(manifest)))
+        return tuple(problems_of(manifest, self.folder(manifest)))
 
     def repair(self, name: str, progress: Progress = silent) -> ModelManifest:
         """Make a model anew where it is damaged.
@@ -218,10 +221,10 @@ class Repository:
     def _ensure(self, entry: CatalogEntry, progress: Progress, force: bool) -> ModelManifest:
         target = self.root / entry.id / entry.version
         # Asked before the lock, too: where all is there, the folder need not be writable.
-        if not force and (known := _complete(target)) is not None:
+        if not force and (known := complete(target)) is not None:
             return known
         with self.held(entry.id):
-            if not force and (known := _complete(target)) is not None:
+            if not force and (known := complete(target)) is not None:
                 return known
             # Only the holder of this model's lock stages it, so whatever is there was left by a dead process.
             for stale in (self.root / ".staging").glob(f"{entry.id}@*"):
@@ -234,13 +237,14 @@ class Repository:
                 downloads=self.downloads,
                 fetchers=self._fetchers,
                 needs=needs,
+                transfer=self.transfer,
                 progress=progress,
             )
 
     def _is_whole(self, entry: CatalogEntry) -> bool:
         target = self.root / entry.id / entry.version
         known = read_manifest(target)
-        return known is not None and not any(_problems(known, target))
+        return known is not None and not any(problems_of(known, target))
 
     def _canonical(self, name: str) -> str:
         base, at, version = name.partition("@")
@@ -275,21 +279,3 @@ def _natural(version: str) -> tuple[tuple[int, int, str], ...]:
     """A key that puts 10 after 9."""
     words = re.findall(r"\d+|\D+", version)
     return tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words)
-
-
-def _complete(folder: Path) -> ModelManifest | None:
-    """The manifest of a version whose files are all there, as long as they should be; None: it is not."""
-    manifest = read_manifest(folder)
-    places = () if manifest is None else ((folder / file.path, file.nbytes) for file in manifest.files)
-    return manifest if all(place.is_file() and place.stat().st_size == nbytes for place, nbytes in places) else None
-
-
-def _problems(manifest: ModelManifest, folder: Path) -> Iterator[str]:
-    for file in manifest.files:
-        place = folder / file.path
-        if not place.is_file():
-            yield f"{file.path} is missing"
-        elif place.stat().st_size != file.nbytes:
-            yield f"{file.path} has {place.stat().st_size} bytes, expected {file.nbytes}"
-        elif sha256_of(place) != file.sha256:
-            yield f"{file.path} has other bytes than when it was built"

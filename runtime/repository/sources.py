@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
@@ -12,7 +12,9 @@ from urllib.parse import quote, unquote, urlsplit
 from bus.errors import ModelSourceError
 from runtime.repository.download import download, sha256_of
 from runtime.repository.index import find
+from runtime.repository.partfile import PENDING
 from runtime.repository.progress import OnBytes, silent
+from runtime.repository.ranges import TransferConfig
 from runtime.repository.registries import hub_endpoint, npm_registry, pip_settings
 from runtime.repository.source import Source
 
@@ -30,6 +32,8 @@ class Wanted:
         downloads: The folder that downloads are kept in.
         sha256: Digest of the archive, where it is known.
         filename: Name of the archive, where several would do and one is meant.
+        digests: SHA-256 of members, where they are known: for sources that are read file by file.
+        transfer: How files are brought here.
         on_bytes: Told about bytes as they come.
     """
 
@@ -38,6 +42,8 @@ class Wanted:
     downloads: Path
     sha256: str | None = None
     filename: str | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    transfer: TransferConfig = field(default_factory=TransferConfig)
     on_bytes: OnBytes = silent
 
 
@@ -66,6 +72,7 @@ def from_pypi(wanted: Wanted) -> Path:
             target_folder / found.filename,
             client=client,
             sha256=wanted.sha256 or found.sha256,
+            config=wanted.transfer,
             on_bytes=wanted.on_bytes,
         )
 
@@ -77,7 +84,9 @@ def from_npm(wanted: Wanted) -> Path:
     url = f"{npm_registry()}/{quote(name, safe='@/')}/-/{base}-{version}.tgz"
     target = wanted.downloads / "npm" / f"{name.replace('/', '+')}-{version}.tgz"
     with _client(pip_settings().cert) as client:
-        return download(url, target, client=client, sha256=wanted.sha256, on_bytes=wanted.on_bytes)
+        return download(
+            url, target, client=client, sha256=wanted.sha256, config=wanted.transfer, on_bytes=wanted.on_bytes
+        )
 
 
 def from_hub(wanted: Wanted) -> Path:
@@ -89,7 +98,15 @@ def from_hub(wanted: Wanted) -> Path:
     with _client(None) as client:
         for member in wanted.members:
             url = f"{endpoint}/{source.name}/resolve/{quote(source.version, safe='')}/{quote(member)}"
-            download(url, folder / member, client=client, headers=headers, on_bytes=wanted.on_bytes)
+            download(
+                url,
+                folder / member,
+                client=client,
+                sha256=wanted.digests.get(member),
+                headers=headers,
+                config=wanted.transfer,
+                on_bytes=wanted.on_bytes,
+            )
     return folder
 
 
@@ -120,7 +137,7 @@ def _kept(folder: Path, wanted: Wanted) -> Path | None:
     """An archive of that digest that was downloaded before, so that no index has to be asked."""
     if wanted.sha256 is None or not folder.is_dir():
         return None
-    whole = (path for path in folder.iterdir() if not path.name.endswith((".part", ".lock")))
+    whole = (path for path in folder.iterdir() if not path.name.endswith((*PENDING, ".lock")))
     return next((path for path in whole if sha256_of(path) == wanted.sha256), None)
 
 

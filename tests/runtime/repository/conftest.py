@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.repository import Catalog, CatalogEntry, Repository
+from runtime.repository import Catalog, CatalogEntry, Repository, TransferConfig
 from tests.runtime.repository.index_server import IndexServer, wheel
 
 WEIGHTS = bytes(range(256)) * 2048
@@ -16,9 +16,8 @@ LICENCE = b"Do as you like."
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IndexServer]:
     """An index with one package, `tiny-weights` 1.0, which pip's settings point to."""
     with IndexServer() as server:
-        server.archives["tiny_weights-1.0-py3-none-any.whl"] = wheel(
-            {"tiny_weights/model.bin": WEIGHTS, "tiny_weights/LICENSE": LICENCE}
-        )
+        weights = wheel({"tiny_weights/model.bin": WEIGHTS, "tiny_weights/LICENSE": LICENCE})
+        server.offer("tiny_weights-1.0-py3-none-any.whl", weights)
         for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -48,5 +47,5 @@ def entry(**changes: object) -> CatalogEntry:
     return CatalogEntry.model_validate(fields | changes)
 
 
-def repository(folder: Path, *entries: CatalogEntry) -> Repository:
-    return Repository(folder / "models", catalog=Catalog(entries or (entry(),)))
+def repository(folder: Path, *entries: CatalogEntry, transfer: TransferConfig | None = None) -> Repository:
+    return Repository(folder / "models", catalog=Catalog(entries or (entry(),)), transfer=transfer)

