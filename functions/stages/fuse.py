@@ -96,12 +96,12 @@ class Fusion:
 
 def setup(repository: Repository) -> Fusion:
     """Load the tokenizer and the chat template."""
+    from runtime.generation.installed_tokenizer import installed_tokenizer
     from runtime.generation.limits import context_tokens
-    from runtime.generation.tokenizer import ChatTokenizer
     from runtime.multimodal.known import family_of
 
     manifest = repository.resolve(LANGUAGE_MODEL)
-    tokenizer = ChatTokenizer(repository.folder(manifest))
+    tokenizer = installed_tokenizer(repository, manifest)
     family = family_of(manifest) if is_native(manifest) else None
     return Fusion(tokenizer, manifest.dims["hidden"], context_tokens(manifest), manifest.ref, family)
 

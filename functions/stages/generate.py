@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -80,12 +81,14 @@ def setup(repository: Repository) -> Generator:
     from runtime.generation.decoder import Decoder
     from runtime.generation.engine import TextEngine
     from runtime.generation.grammar import GrammarCompiler
-    from runtime.generation.tokenizer import ChatTokenizer
+    from runtime.generation.installed_tokenizer import installed_tokenizer
 
     manifest = repository.resolve(LANGUAGE_MODEL)
-    folder = repository.folder(manifest)
-    tokenizer = ChatTokenizer(folder)
-    decoder = Decoder(folder, manifest, slots=_SLOTS)
+    with ThreadPoolExecutor(1, thread_name_prefix="omnibus-load") as aside:
+        # A session opens without the interpreter, which reads the vocabulary meanwhile.
+        reading = aside.submit(installed_tokenizer, repository, manifest)
+        decoder = Decoder(repository.folder(manifest), manifest, slots=_SLOTS)
+        tokenizer = reading.result()
     engine = TextEngine(decoder, tokenizer.token_bytes)
     engine.open()
     atexit.register(engine.close)

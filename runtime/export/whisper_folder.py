@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
-from bus.errors import ModelCorruptError, ModelUnsupportedError
+from bus.errors import ModelUnsupportedError
 from runtime.export.whisper_weights import whisper_weights
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.whisper_build import write_whisper
 from runtime.repository.recipe import BuildJob, Built
+from runtime.text.vocabulary import read_tokenizer
 from runtime.weights.folder import SafetensorsFolder
 
 # The numbers of the control tokens that transcription stands on; the English-only models and the third large one have
@@ -47,10 +46,7 @@ def _languages(path: Path, how: ModelConfig) -> list[int]:
     """Tokens of the languages: as they are listed, or else those between the start and the tasks."""
     if not path.is_file():
         raise ModelUnsupportedError("the folder has no tokenizer.json; save it with a fast tokenizer of transformers")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the tokenizers library raises bare exceptions
-        raise ModelCorruptError(f"tokenizer.json cannot be read: {error}", file=path.name) from error
+    tokenizer = read_tokenizer(path)
     for text, number in _TOKENS.items():
         if tokenizer.token_to_id(text) != number:
             raise ModelUnsupportedError(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from bus.errors import ModelCorruptError, OmnibusError
 from runtime.generation.tokenizer import ChatTokenizer
+from runtime.text.vocabulary import read_tokenizer
 
 _SAID = "omnibus"
 
@@ -25,7 +24,7 @@ def check_words(folder: Path, vocabulary: int, *, in_parts: bool = False) -> Non
             the model does not have.
     """
     tokenizer = ChatTokenizer(folder)
-    words = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    words = read_tokenizer(folder / "tokenizer.json")
     largest = max(words.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= vocabulary:
         raise ModelCorruptError(

@@ -18,10 +18,11 @@ from jinja2 import TemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from numpy.typing import NDArray
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding
 
 from bus.errors import InvalidInputError, ModelCorruptError
 from runtime.generation.template_tags import GenerationTag
+from runtime.text.vocabulary import read_tokenizer
 
 _BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 _MOST_MARKS = 4096
@@ -41,7 +42,7 @@ class PromptText:
 
 
 class ChatTokenizer:
-    """Encodes text and chats.
+    """Encodes text and chats; safe from several threads.
 
     Args:
         folder: A model's folder with `tokenizer.json` and `chat.jinja`.
@@ -51,11 +52,11 @@ class ChatTokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._tokenizer = read_tokenizer(folder / "tokenizer.json")
         try:
-            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._template = _environment().from_string((folder / "chat.jinja").read_text(encoding="utf-8"))
-        except Exception as error:  # the tokenizers library raises bare exceptions
-            raise ModelCorruptError(f"the tokenizer in {folder} cannot be read: {error}") from error
+        except (OSError, ValueError, TemplateError) as error:
+            raise ModelCorruptError(f"the chat template in {folder} cannot be read: {error}") from error
         # One for both readings of a text: a second one would take as much memory again.
         self._reading = threading.Lock()
         self._marks: dict[str, NDArray[np.int32]] = {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from runtime.repository.recipe import BuildJob, Built
+from runtime.text.vocabulary import read_tokenizer
 
 MOST_TOKENS = 4
 
@@ -17,7 +17,7 @@ def build(job: BuildJob) -> Built:
     """
     model = job.needs["smollm2-135m-instruct"]
     table = np.load(model / "embeddings.npy", mmap_mode="r")
-    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer = read_tokenizer(model / "tokenizer.json")
     text = (job.needs["efficientnet-lite0"] / "labels.txt").read_text(encoding="utf-8")
     labels = text.split("\n")
     tokens = np.zeros((len(labels), MOST_TOKENS, table.shape[1]), np.float16)

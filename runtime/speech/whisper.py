@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from runtime.speech.alignment import token_starts
 from runtime.speech.decoding import END, NO_TIMESTAMPS, Decoding, WritingRules, log_sum, write_believably
 from runtime.speech.mel import HOP, SAMPLE_RATE_HZ, log_mel
 from runtime.speech.words import TimedText, split_words, timed_words
+from runtime.text.vocabulary import read_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -101,19 +103,17 @@ class Whisper:
 
     @classmethod
     def _opened(cls, repository: Repository, manifest: ModelManifest, threads: int) -> Whisper:
-        from tokenizers import Tokenizer
-
-        def opened(path: Path) -> OnnxSession:
-            # No spinning: the speech worker shares its cores with workers that have work while it waits.
-            return OnnxSession(path, threads=threads, spin=False)
-
+        # No spinning: the speech worker shares its cores with workers that have work while it waits.
+        opened = partial(OnnxSession, threads=threads, spin=False)
         encoder, decoder, words = (
             repository.file(manifest, path) for path in ("encoder.onnx", "decoder.onnx", "tokenizer.json")
         )
         # Times of words are seldom asked for; what they need is opened when they are.
         known = any(file.path == "alignment.onnx" for file in manifest.files)
         aligner = (lambda: opened(repository.file(manifest, "alignment.onnx"))) if known else None
-        return cls(opened(encoder), opened(decoder), Tokenizer.from_file(str(words)), manifest, aligner)
+        with ThreadPoolExecutor(1, thread_name_prefix="omnibus-load") as aside:
+            reading = aside.submit(read_tokenizer, words)
+            return cls(opened(encoder), opened(decoder), reading.result(), manifest, aligner)
 
     @property
     def window_samples(self) -> int:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from bus.contracts import ModelManifest
 from bus.errors import InvalidInputError, ModelCorruptError
 from runtime.engines.onnx import OnnxSession
 from runtime.repository import Repository
 from runtime.text.grouping import group_by_length
+from runtime.text.vocabulary import read_tokenizer
 
 Floats = NDArray[np.float32]
 Tokens = NDArray[np.int32]
@@ -46,10 +46,7 @@ class TextEmbedder:
         self.dimensions = (*sorted(map(int, manifest.parameters.get("dimensions", ()))), self.dim)
         self._normalised = bool(manifest.parameters.get("normalise", True))
         _check(session, manifest)
-        try:
-            self._tokenizer = Tokenizer.from_file(str(tokenizer))
-        except Exception as error:  # the tokenizers library raises bare exceptions
-            raise ModelCorruptError(f"the tokenizer of {self.ref} cannot be read: {error}") from error
+        self._tokenizer = read_tokenizer(tokenizer)
         self._tokenizer.enable_truncation(int(manifest.parameters["max_tokens"]))
         self._tokenizer.no_padding()
 

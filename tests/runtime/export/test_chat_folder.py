@@ -197,7 +197,7 @@ def test_a_row_is_never_longer_than_the_positions_that_the_model_knows(saved: Sa
     ("file", "content", "why"),
     [
         ("tokenizer.json", b"{}", "tokenizer"),
-        ("chat_template.jinja", b"{% for %}", "tokenizer"),
+        ("chat_template.jinja", b"{% for %}", "chat template"),
         ("chat_template.jinja", b"\xff\xfe", "UTF-8"),
         ("chat_template.jinja", b"{{ 1 // 0 }}{{ messages[0].content }}", "ZeroDivisionError"),
         ("chat_template.jinja", b"{{ raise_exception('never') }}", "never"),
