@@ -24,6 +24,7 @@ from benchmarks.noop import Payload
 from bus import subjects
 from bus.contracts import Event, Lane
 from bus.contracts.codec import encode
+from bus.headers import event_headers
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.ports import Delivery, Settlement
@@ -35,7 +36,7 @@ from functions.cancel import Cancellations
 from functions.encoder_cache import EncoderCache
 from functions.flow.catalog import PlanCache
 from functions.flow.join import Joins
-from functions.flow.router import Router, event_headers
+from functions.flow.router import Router
 from functions.invoker import Invoker, Services
 from functions.model import LoadedModel
 from functions.registry import registry

@@ -110,7 +110,8 @@ class Settlement(Protocol):
 
 
 OnDelivery = Callable[[Delivery, Settlement], Coroutine[Any, Any, None]]
-OnMessage = Callable[[str, bytes], None]
+OnMessage = Callable[[str, bytes, Mapping[str, str]], None]
+"""Called with the subject of a message, its payload, and its headers."""
 
 
 class Subscription(Protocol):

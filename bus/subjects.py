@@ -35,6 +35,11 @@ def function_of(work_subject: str) -> str:
     return work_subject.removeprefix("fn.").rpartition(".")[0]
 
 
+def lane_of(work_subject: str) -> str:
+    """The lane of an event that was published on a subject that `work` gave."""
+    return work_subject.rpartition(".")[2]
+
+
 def result(request: str) -> str:
     """Where the end of a request is told, once."""
     return f"result.{request}"

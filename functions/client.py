@@ -15,6 +15,7 @@ from bus.contracts.event import check_request_id
 from bus.errors import (
     UnknownRequestError,
 )
+from bus.headers import request_headers
 from bus.ports import Bus
 from functions.cancel import Cancellations
 from functions.flow.catalog import Pipelines
@@ -98,7 +99,10 @@ class PipelineClient:
     async def publish_request(self, request: Request) -> None:
         """What any client can do: publish the request to the starting function's subject."""
         await self.bus.publish(
-            subjects.work(subjects.START_FUNCTION, request.lane), encode(request), message_id=request.request
+            subjects.work(subjects.START_FUNCTION, request.lane),
+            encode(request),
+            message_id=request.request,
+            headers=request_headers(request),
         )
 
     async def start(self, request: Request) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from bus.contracts import Event, Suspicion
 from bus.errors import DeliveryExhaustedError, OmnibusError
+from bus.headers import tenant_label
 from functions.gate import Gate
 from functions.suspects import MOST_CRASHES, Suspects, message_key
 from functions.watch import NoWatch, RunState, RunWatch
@@ -58,10 +59,18 @@ class Guard:
         self._gate = Gate()
         self._late: dict[str, int] = {}
 
-    def open(self, event: Event, attempt: int) -> Case:
-        """A message has come."""
+    def open(self, event: Event, attempt: int, subject: str = "") -> Case:
+        """A message has come.
+
+        Args:
+            event: The message.
+            attempt: Which delivery this is, from 1.
+            subject: Where it was published.
+        """
         key = message_key(event)
-        return Case(key, attempt, self._watch.begin(key))
+        # What comes again is the same request: who forecasts arrivals counts it once.
+        first = subject if attempt == 1 else ""
+        return Case(key, attempt, self._watch.begin(key, subject=first, tenant=tenant_label(event.tenant)))
 
     def close(self, case: Case) -> None:
         """It is settled; one that is stuck stays noted for as long as the worker lives."""

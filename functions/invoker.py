@@ -89,7 +89,8 @@ class Invoker:
             log.error("%s: a message that is no event: %s", self.spec.name, error)
             await self._bury_raw(delivery, error, settlement)
             return
-        run = Run(event, delivery, started_s, self._services.guard.open(event, delivery.attempt))
+        case = self._services.guard.open(event, delivery.attempt, delivery.subject)
+        run = Run(event, delivery, started_s, case)
         try:
             await self._handle(run, settlement)
         except _HungError:

@@ -8,9 +8,9 @@ from bus import subjects
 from bus.contracts import DeadLetter
 from bus.contracts.codec import decode, encode
 from bus.errors import InvalidInputError, UnknownRequestError
+from bus.headers import event_headers
 from bus.ports import Bus
 from functions.cancel import Cancellations
-from functions.flow.router import event_headers
 
 _MOST_LETTERS = 10_000
 

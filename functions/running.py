@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -144,7 +144,7 @@ class Running:
             return chunk
         return chunk.model_copy(update={"offset": seen, "text": chunk.text[seen - chunk.offset :]})
 
-    def _on_message(self, subject: str, data: bytes) -> None:
+    def _on_message(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         kind = subject.split(".", 1)[0]
         if kind == "result":
             self._messages.put_nowait(decode(Result, data))

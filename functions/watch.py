@@ -25,12 +25,14 @@ class RunState(IntEnum):
 class RunWatch(Protocol):
     """Keeps what is done with each message where it can be read when the worker is dead."""
 
-    def begin(self, key: str, state: RunState = RunState.WAITING) -> int:
+    def begin(self, key: str, state: RunState = RunState.WAITING, *, subject: str = "", tenant: str = "") -> int:
         """Note a message; returns a number to change and end it by.
 
         Args:
             key: Its id, ASCII.
             state: What is done with it.
+            subject: Where it was published; empty: it does not count as one that has come.
+            tenant: The label of whose it is.
         """
 
     def change(self, slot: int, state: RunState) -> None:
@@ -43,7 +45,7 @@ class RunWatch(Protocol):
 class NoWatch:
     """For a worker that nobody looks at."""
 
-    def begin(self, key: str, state: RunState = RunState.WAITING) -> int:
+    def begin(self, key: str, state: RunState = RunState.WAITING, *, subject: str = "", tenant: str = "") -> int:
         """See `RunWatch`."""
         return 0
 

@@ -1,24 +1,33 @@
 """What is asked of cold functions, heard the moment it is published.
 
 Work subjects are ordinary subjects to whoever listens without JetStream, so a message that a stream keeps for a worker
-is heard here as well. Only functions without a worker are listened to: what goes to the others costs nothing.
+is heard here as well. Only functions without a worker are listened to: what goes to the others costs nothing. Bodies
+are not read: whose a message is, and which plan it belongs to, is in its headers.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from bus import subjects
-from bus.contracts import Event
-from bus.contracts.codec import decode
-from bus.errors import ContractError
+from bus.headers import plan_of, tenant_of
 from bus.ports import Bus, Subscription
 
-log = logging.getLogger("omnibus.pool")
 
-Heard = Callable[[str, Event | None], None]
-"""Called with the function that a message is for, and the message where it is an event."""
+class Heard(NamedTuple):
+    """A message that was published for a function without a worker.
+
+    Attributes:
+        function: Which it is for.
+        tenant: The label of whose it is.
+        plan: Digest of the plan that it is a stage of; empty: none.
+    """
+
+    function: str
+    tenant: str
+    plan: str
 
 
 class Demand:
@@ -29,7 +38,7 @@ class Demand:
         heard: Is told.
     """
 
-    def __init__(self, bus: Bus, heard: Heard) -> None:
+    def __init__(self, bus: Bus, heard: Callable[[Heard], None]) -> None:
         self._bus, self._heard = bus, heard
         self._subscriptions: dict[str, Subscription] = {}
 
@@ -43,19 +52,16 @@ class Demand:
         for function in set(self._subscriptions) - wanted:
             await self._subscriptions.pop(function).close()
         fresh = wanted - set(self._subscriptions)
-        for function in fresh:
-            pattern = subjects.work_of_all_lanes(function)
-            self._subscriptions[function] = await self._bus.listen(pattern, self._on_message)
+        await asyncio.gather(*(self._listen(function) for function in fresh))
         return fresh
 
     async def close(self) -> None:
         """Listen no more."""
         await self.listen_to(())
 
-    def _on_message(self, subject: str, data: bytes) -> None:
-        function = subjects.function_of(subject)
-        try:
-            event: Event | None = decode(Event, data)
-        except ContractError:  # a worker will say so
-            event = None
-        self._heard(function, event)
+    async def _listen(self, function: str) -> None:
+        pattern = subjects.work_of_all_lanes(function)
+        self._subscriptions[function] = await self._bus.listen(pattern, self._on_message)
+
+    def _on_message(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
+        self._heard(Heard(subjects.function_of(subject), tenant_of(headers), plan_of(headers)))

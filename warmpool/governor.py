@@ -6,20 +6,22 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from bus.contracts import Event, Tier
+from bus import subjects
+from bus.contracts import Tier
 from bus.errors import OmnibusError
 from bus.ports import Bus
+from bus.subjects import START_FUNCTION
 from functions.flow.catalog import PlanCache
 from functions.spec import FunctionSpec
 from functions.warm import WarmSpec
 from warmpool.ahead import Ahead
-from warmpool.demand import Demand
+from warmpool.demand import Demand, Heard
 from warmpool.group import SERVING, Group
 from warmpool.policy.pool_policy import PoolPolicy
 from warmpool.policy.view import GroupView
@@ -66,6 +68,8 @@ class Governor:
             for name, warm in settings.items()
         }
         self._group_of = {spec.name: spec.group for spec in specs}
+        if self._groups:
+            self._group_of[START_FUNCTION] = _first(self._groups.values()).name
         self._demand = Demand(bus, self._on_demand)
         self._plans: PlanCache
         self._heard = asyncio.Event()
@@ -123,8 +127,7 @@ class Governor:
 
     async def _turn(self) -> None:
         await self._note_what_is_ahead()
-        for group in self._groups.values():
-            await self._look(group)
+        await asyncio.gather(*(self._look(group) for group in self._groups.values()))
         views = await self._shared([group.view() for group in self._groups.values()])
         decision = self._policy.decide(views, self._room_nbytes, self._clock())
         self._look_again_s = decision.look_again_s
@@ -152,40 +155,45 @@ class Governor:
         """How a group's workers are, and where it cannot be told from them, what waits for them."""
         now_s = self._clock()
         members = [member for member in self._pool.members if member.group == group.name and not member.leaving]
-        served = group.look_at(members, now_s)
-        if served:
-            self._policy.arrived(group.name, group.name, "", now_s)
-        if group.asked or group.full:
-            group.asked, group.requests = False, await self._requests(group.functions)
-        elif group.requests:
-            group.requests = await self._requests([spec for spec in group.functions if spec.name in group.requests])
-        self._ahead.look(group.name, now_s, works=bool(served or group.busy or group.requests))
+        look = group.look_at(members, now_s)
+        for subject, count in look.came.items():
+            function, lane = subjects.function_of(subject), subjects.lane_of(subject)
+            self._policy.arrived(group.name, function, lane, now_s, count)
+        if names := group.to_ask(self._served_by(group)):
+            try:
+                group.tell(await self._requests(names))
+            except OmnibusError:
+                group.asked = True
+                raise
+        self._ahead.look(group.name, now_s, works=bool(look.served or group.busy or group.requests))
 
-    async def _requests(self, functions: Iterable[FunctionSpec]) -> dict[str, int]:
+    def _served_by(self, group: Group) -> list[str]:
+        names = [spec.name for spec in group.functions]
+        return [*names, START_FUNCTION] if group.name == self._group_of[START_FUNCTION] else names
+
+    async def _requests(self, names: Sequence[str]) -> dict[str, int]:
         """Requests that run or wait, by function; none that has none."""
-        found = {}
-        for spec in functions:
-            lanes = await self._bus.backlog(spec.name)
-            if number := sum(pending + in_flight for pending, in_flight in lanes.values()):
-                found[spec.name] = number
-        return found
+        backlogs = await asyncio.gather(*(self._bus.backlog(name) for name in names))
+        counts = (sum(pending + in_flight for pending, in_flight in lanes.values()) for lanes in backlogs)
+        return {name: count for name, count in zip(names, counts, strict=True) if count}
 
     async def _listen(self) -> None:
         """Listen to what nobody takes messages for."""
         served = {name for name, tiers in self._wanted.items() if not tiers.keys().isdisjoint(SERVING)}
         if self._scaler is not None:  # who has workers hears what is asked of them, and tells
             served |= {name for name in self._groups if self._scaler.served_elsewhere(name)}
-        for function in await self._demand.listen_to(
-            function for function, group in self._group_of.items() if group not in served
-        ):
+        cold = {function for function, group in self._group_of.items() if group not in served}
+        if served:
+            cold.discard(START_FUNCTION)  # any worker starts pipelines
+        for function in await self._demand.listen_to(cold):
             # What was published before somebody listened is seen by asking once.
             self._groups[self._group_of[function]].asked = True
             self._heard.set()
 
-    def _on_demand(self, function: str, event: Event | None) -> None:
-        self._groups[self._group_of[function]].asked = True
-        if event is not None and event.plan:
-            self._plans_heard.add(event.plan)
+    def _on_demand(self, heard: Heard) -> None:
+        self._groups[self._group_of[heard.function]].hear(heard.function, heard.tenant)
+        if heard.plan:
+            self._plans_heard.add(heard.plan)
         self._heard.set()
 
     async def _note_what_is_ahead(self) -> None:
@@ -194,3 +202,12 @@ class Governor:
         service_s = {function: self._groups[group].service_s for function, group in self._group_of.items()}
         for digest in plans:
             self._ahead.start(await self._plans.get(digest), service_s, self._clock())
+
+
+def _first(groups: Iterable[Group]) -> Group:
+    """Which of them starts pipelines while none is there: what is ready soonest; any worker can."""
+
+    def start(group: Group) -> tuple[int, int, str]:
+        return -group.settings.min, sum(len(spec.models) for spec in group.functions), group.name
+
+    return min(groups, key=start)

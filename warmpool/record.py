@@ -12,6 +12,7 @@ import struct
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -19,9 +20,15 @@ from typing import Self
 from functions.watch import RunState
 
 _HEADER = struct.Struct("<ddQQQ")
-_SLOT = struct.Struct("<BB62s")
+_MOST = struct.Struct("<Q")
+_SLOT = struct.Struct("<BBB62s63s")
 _SLOTS = 1023
-_NBYTES = _SLOT.size * (_SLOTS + 1)
+_COUNT = struct.Struct("<QB119s")
+_COUNTS = 256
+_COUNTS_AT = _SLOT.size * (_SLOTS + 1)
+_NBYTES = _COUNTS_AT + _COUNT.size * _COUNTS
+"""A header, a slot for each message that the worker has, and how many have come on each subject; whole pages that
+nobody writes take no memory."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class FlightRecord:
         finally:
             os.close(descriptor)
         self._free = list(range(_SLOTS, 0, -1))
+        self._subjects: dict[str, int] = {}
 
     @classmethod
     def create(cls) -> tuple[Self, int]:
@@ -79,20 +87,27 @@ class FlightRecord:
         active_s = now_s if busy or served != last.served else last.active_s
         _HEADER.pack_into(self._memory, 0, now_s, active_s, busy, served, unique_nbytes)
 
-    def begin(self, key: str, state: RunState = RunState.WAITING) -> int:
+    def begin(self, key: str, state: RunState = RunState.WAITING, *, subject: str = "", tenant: str = "") -> int:
         """Note a message.
 
         Args:
             key: Its id in ASCII, of which 62 characters are kept.
             state: What is done with it.
+            subject: Where it was published, ASCII; those on the first 256 subjects are counted. Empty: it is not.
+            tenant: The label of whose it is, ASCII, of which 63 characters are kept.
 
         Returns:
             The number of its slot; 0 where the record is full.
         """
+        if subject:
+            self._count(subject)
         if not self._free:
             return 0
         slot = self._free[-1]
-        _SLOT.pack_into(self._memory, slot * _SLOT.size, state, min(len(key), 62), key.encode("ascii"))
+        whose, name = tenant.encode("ascii"), key.encode("ascii")
+        _SLOT.pack_into(self._memory, slot * _SLOT.size, state, min(len(name), 62), min(len(whose), 63), name, whose)
+        if slot > self._most:
+            _MOST.pack_into(self._memory, _HEADER.size, slot)
         self._free.pop()
         return slot
 
@@ -109,10 +124,22 @@ class FlightRecord:
 
     def runs(self) -> Iterator[tuple[str, RunState]]:
         """Every message that the worker has, or had when it died."""
-        for slot in range(1, _SLOTS + 1):
-            state, length, key = _SLOT.unpack_from(self._memory, slot * _SLOT.size)
-            if state:
-                yield key[:length].decode("ascii"), RunState(state)
+        for state, length, _, key, _ in self._slots():
+            yield key[:length].decode("ascii"), RunState(state)
+
+    def tenants(self) -> Counter[str]:
+        """How many messages the worker has of whom, by tenants' labels."""
+        return Counter(tenant[:length].decode("ascii") for _, _, length, _, tenant in self._slots())
+
+    def arrivals(self) -> dict[str, int]:
+        """How many messages have come to the worker since its start, by their subjects."""
+        found = {}
+        for number in range(_COUNTS):
+            count, length, subject = _COUNT.unpack_from(self._memory, _COUNTS_AT + number * _COUNT.size)
+            if not length:
+                break
+            found[subject[:length].decode("ascii")] = count
+        return found
 
     @property
     def closed(self) -> bool:
@@ -122,6 +149,25 @@ class FlightRecord:
     def close(self) -> None:
         """Give the mapping up; closing twice is fine."""
         self._memory.close()
+
+    @property
+    def _most(self) -> int:
+        """The highest slot that was ever taken: no reader looks beyond it."""
+        most: int = _MOST.unpack_from(self._memory, _HEADER.size)[0]
+        return most
+
+    def _slots(self) -> Iterator[tuple[int, int, int, bytes, bytes]]:
+        for slot in range(1, self._most + 1):
+            fields: tuple[int, int, int, bytes, bytes] = _SLOT.unpack_from(self._memory, slot * _SLOT.size)
+            if fields[0]:
+                yield fields
+
+    def _count(self, subject: str) -> None:
+        number = self._subjects.setdefault(subject, len(self._subjects))
+        if number >= _COUNTS:
+            return
+        at, name = _COUNTS_AT + number * _COUNT.size, subject.encode("ascii")
+        _COUNT.pack_into(self._memory, at, _COUNT.unpack_from(self._memory, at)[0] + 1, min(len(name), 119), name)
 
 
 def _anonymous() -> int:

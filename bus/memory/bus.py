@@ -136,7 +136,7 @@ class MemoryBus:
         """
         self._check_size(subject, data, headers)
         stream = self._stream(subject)
-        self._tell(subject, data)
+        self._tell(subject, data, headers or {})
         ids = self._ids.setdefault(stream, _RecentIds())
         if ids.knows(message_id) or not self._store(subject, data, headers or {}):
             return False
@@ -149,7 +149,7 @@ class MemoryBus:
         log = self._log(subject)
         if log is not None:
             log.add(subject, data)
-        self._tell(subject, data)
+        self._tell(subject, data, {})
 
     async def listen(self, subject: str, on_message: OnMessage) -> MemorySubscription:
         """Call back for every message on the subject from now on; `*` and `>` work."""
@@ -238,16 +238,16 @@ class MemoryBus:
         log = self._log(subject)
         return log is not None and log.add(subject, bytes(data))
 
-    def _tell(self, subject: str, data: bytes) -> None:
+    def _tell(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         loop = asyncio.get_running_loop()
         for entry in self._listeners:
             if matches(entry[0], subject):
                 # Later, so that whoever publishes is never run into by whoever listens.
-                loop.call_soon(self._call, entry, subject, data)
+                loop.call_soon(self._call, entry, subject, data, headers)
 
-    def _call(self, entry: tuple[str, OnMessage], subject: str, data: bytes) -> None:
+    def _call(self, entry: tuple[str, OnMessage], subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         if entry in self._listeners:
-            entry[1](subject, data)
+            entry[1](subject, data, headers)
 
     def _check_size(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> None:
         nbytes = len(data) + _HEADER_ROOM + sum(len(key) + len(value) + 4 for key, value in (headers or {}).items())

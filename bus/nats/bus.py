@@ -114,7 +114,7 @@ class NatsBus:
         """Call back for every message on the subject from now on."""
 
         async def received(message: Msg) -> None:
-            on_message(message.subject, message.data)
+            on_message(message.subject, message.data, message.headers or {})
 
         with translated(f"listening to {subject}"):
             return NatsSubscription(self._connected, await self._connected.subscribe(subject, cb=received))
@@ -157,16 +157,16 @@ class NatsBus:
 
     async def backlog(self, function: str) -> dict[Lane, tuple[int, int]]:
         """Messages that wait and messages in flight, by lane."""
-        counts: dict[Lane, tuple[int, int]] = {}
-        for lane in Lane:
-            operation = f"CONSUMER.INFO.{function_stream(function)}.{lane.value}"
-            try:
-                info: dict[str, Any] = await request(self._connected, operation, {})
-            except NotFoundError:
-                counts[lane] = (0, 0)
-            else:
-                counts[lane] = (info["num_pending"], info["num_ack_pending"])
-        return counts
+        counts = await asyncio.gather(*(self._lane_backlog(function, lane) for lane in Lane))
+        return dict(zip(Lane, counts, strict=True))
+
+    async def _lane_backlog(self, function: str, lane: Lane) -> tuple[int, int]:
+        operation = f"CONSUMER.INFO.{function_stream(function)}.{lane.value}"
+        try:
+            info: dict[str, Any] = await request(self._connected, operation, {})
+        except NotFoundError:
+            return 0, 0
+        return info["num_pending"], info["num_ack_pending"]
 
     async def bucket(self, name: str) -> NatsKeyValue:
         """A KV bucket of `bus.subjects.BUCKETS`; `setup` has made it."""

@@ -12,6 +12,7 @@ from bus import subjects
 from bus.contracts import Event, ReplyFormat, Request, Result, ResultStatus
 from bus.contracts.codec import JSON_TYPE, MSGPACK_TYPE, encode, encode_json
 from bus.errors import InvalidInputError, OmnibusError
+from bus.headers import event_headers
 from bus.ports import Bus
 from functions.flow.join import Joins
 from functions.flow.plan import END, REQUEST, Plan, PlanStage, is_absent, resolve
@@ -134,23 +135,6 @@ def check_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
             missing=missing,
             unknown=unknown,
         )
-
-
-def event_headers(event: Event) -> dict[str, str]:
-    """CloudEvents 1.0 attributes of an event, binary mode.
-
-    Source: CloudEvents 1.0, NATS protocol binding.
-    """
-    headers = {
-        "ce-specversion": "1.0",
-        "ce-id": event.message_id,
-        "ce-type": "omnibus.event.1",
-        "ce-source": f"/pipelines/{event.pipeline}",
-        "content-type": MSGPACK_TYPE,
-    }
-    if event.traceparent is not None:
-        headers["traceparent"] = event.traceparent
-    return headers
 
 
 def _outcome(event: Event) -> dict[str, Any]:

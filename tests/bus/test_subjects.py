@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.contracts import Lane
-from bus.subjects import function_stream, is_once, matches, result, token, work
+from bus.subjects import function_of, function_stream, is_once, lane_of, matches, result, token, work
 
 _word = st.from_regex(r"[a-z][a-z0-9_-]{0,5}", fullmatch=True)
 _functions = st.lists(_word, min_size=1, max_size=4).map(".".join)
@@ -36,3 +37,9 @@ def test_only_results_are_kept_once() -> None:
     assert is_once(result("r"))
     assert not is_once(token("r"))
     assert not is_once(work("speak", Lane.BATCH))
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+def test_a_work_subject_tells_its_function_and_its_lane(lane: Lane) -> None:
+    subject = work("image.encode", lane)
+    assert (function_of(subject), lane_of(subject)) == ("image.encode", lane.value)

@@ -63,9 +63,11 @@ class Noted:
 
     def __init__(self) -> None:
         self.states: dict[int, RunState] = {}
+        self.came: list[tuple[str, str]] = []
 
-    def begin(self, key: str, state: RunState = RunState.WAITING) -> int:
+    def begin(self, key: str, state: RunState = RunState.WAITING, *, subject: str = "", tenant: str = "") -> int:
         self.states[len(self.states) + 1] = state
+        self.came.append((subject, tenant))
         return len(self.states)
 
     def change(self, slot: int, state: RunState) -> None:
@@ -78,13 +80,20 @@ class Noted:
 async def test_a_delivery_is_waiting_then_running_then_gone_from_the_record(suspects: Suspects) -> None:
     watch = Noted()
     guard = Guard(watch, suspects)
-    case = guard.open(EVENT, 1)
+    case = guard.open(EVENT.model_copy(update={"tenant": "a b"}), 1, "fn.f.batch")
+    assert watch.came == [("fn.f.batch", "a%20b")]
     assert watch.states == {1: RunState.WAITING}
     async with guard.running(case):
         assert watch.states == {1: RunState.RUNNING}
     assert watch.states == {1: RunState.WAITING}
     guard.close(case)
     assert watch.states == {1: RunState.NONE}
+
+
+async def test_a_delivery_that_comes_again_is_no_further_arrival(suspects: Suspects) -> None:
+    watch = Noted()
+    Guard(watch, suspects).open(EVENT, 2, "fn.f.batch")
+    assert watch.came == [("", "default")]
 
 
 async def test_ends_of_workers_are_no_tries_of_the_message(suspects: Suspects) -> None:

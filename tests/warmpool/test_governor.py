@@ -16,6 +16,7 @@ from bus.contracts import Contract, Event, Lane, Tier
 from bus.contracts.codec import encode
 from bus.memory import MemoryBus
 from bus.ports import Delivery, Settlement
+from bus.subjects import START_FUNCTION
 from functions.spec import FunctionSpec
 from functions.warm import Tier as Warmth
 from functions.warm import WarmSpec
@@ -104,6 +105,19 @@ async def test_what_was_asked_before_the_pool_was_there_is_seen(tmp_path: Path) 
         functions, settings = [spec("early.work", "early")], {"early": WarmSpec()}
         async with Governor(pool, bus, functions, settings):
             await until(lambda: [member.tier for member in pool.members] == [Tier.LOADED])
+
+
+async def test_a_pipeline_that_is_started_where_nobody_is_brings_a_worker_to_start_it(tmp_path: Path) -> None:
+    async with world(tmp_path, first=WarmSpec(), second=WarmSpec()) as here:
+        await here.ask(START_FUNCTION)
+        await until(lambda: len(here.pool.members) == 1 and here.pool.members[0].tier is Tier.LOADED)
+        await here.answer(START_FUNCTION)
+        await until(lambda: not here.pool.members)
+        await here.ask("second.work")
+        await until(lambda: here.tiers("second") == [Tier.LOADED])
+        await here.ask(START_FUNCTION, first=1)  # whoever is there does it
+        await here.answer(START_FUNCTION)
+        assert not here.tiers("first")
 
 
 async def test_a_backlog_gets_as_many_workers_as_it_needs_but_no_more_than_allowed(tmp_path: Path) -> None:

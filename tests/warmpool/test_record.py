@@ -68,3 +68,28 @@ def test_a_key_that_is_too_long_is_cut_to_what_is_there() -> None:
     record.begin("x" * 100)
     assert [key for key, _ in record.runs()] == ["x" * 62]
     record.close()
+
+
+def test_what_came_is_counted_by_its_subject_and_told_apart_by_its_tenant() -> None:
+    record, descriptor = FlightRecord.create()
+    theirs = FlightRecord(descriptor)
+    first = theirs.begin("1", subject="fn.encode.batch", tenant="loud")
+    theirs.begin("2", subject="fn.encode.batch", tenant="loud")
+    theirs.begin("3", subject="fn.generate.interactive", tenant="quiet")
+    theirs.begin("3")  # again
+    assert record.tenants() == {"loud": 2, "quiet": 1, "": 1}
+    assert record.arrivals() == {"fn.encode.batch": 2, "fn.generate.interactive": 1}
+    theirs.end(first)
+    assert record.tenants() == {"loud": 1, "quiet": 1, "": 1}
+    assert record.arrivals() == {"fn.encode.batch": 2, "fn.generate.interactive": 1}
+    record.close()
+    theirs.close()
+
+
+def test_more_subjects_than_a_record_has_room_for_are_served_without_being_counted() -> None:
+    record, descriptor = FlightRecord.create()
+    os.close(descriptor)
+    for number in range(300):
+        record.begin(str(number), subject=f"fn.{number}.batch")
+    assert record.arrivals() == {f"fn.{number}.batch": 1 for number in range(256)}
+    record.close()

@@ -36,10 +36,10 @@ class PoolPolicy:
         self._now_s: float | None = None
         self._waiting_nbytes = 0.0
 
-    def arrived(self, group: str, function: str, lane: str, now_s: float) -> None:
-        """A request came for a function of the group."""
+    def arrived(self, group: str, function: str, lane: str, now_s: float, count: int = 1) -> None:
+        """Requests came for a function of the group since it was looked at last."""
         self.forecast.arrived(group, function, lane, now_s)
-        self._rates[group].add(now_s)
+        self._rates[group].add(now_s, count)
 
     def ahead(self, group: str, due_s: float) -> None:
         """A request that is on its way will need the group then."""

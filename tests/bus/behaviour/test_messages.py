@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from bus.contracts import Lane
@@ -12,7 +14,7 @@ from tests.bus.behaviour.receiver import FUNCTION, until
 
 
 def _remember(subjects: list[str]) -> OnMessage:
-    return lambda subject, _: subjects.append(subject)
+    return lambda subject, data, headers: subjects.append(subject)
 
 
 async def test_listeners_hear_what_their_pattern_means(bus: Bus) -> None:
@@ -35,7 +37,7 @@ async def test_listeners_hear_what_their_pattern_means(bus: Bus) -> None:
 
 async def test_messages_arrive_in_the_order_they_were_sent(bus: Bus) -> None:
     heard: list[bytes] = []
-    subscription = await bus.listen("token.r1", lambda _, data: heard.append(data))
+    subscription = await bus.listen("token.r1", lambda _, data, headers: heard.append(data))
     sent = [str(number).encode() for number in range(500)]
     for data in sent:
         await bus.broadcast(token("r1"), data)
@@ -47,8 +49,8 @@ async def test_messages_arrive_in_the_order_they_were_sent(bus: Bus) -> None:
 async def test_a_closed_listener_hears_nothing_more(bus: Bus) -> None:
     heard: list[bytes] = []
     other: list[bytes] = []
-    closed = await bus.listen("token.*", lambda _, data: heard.append(data))
-    kept = await bus.listen("token.*", lambda _, data: other.append(data))
+    closed = await bus.listen("token.*", lambda _, data, headers: heard.append(data))
+    kept = await bus.listen("token.*", lambda _, data, headers: other.append(data))
     await closed.close()
     await closed.close()
     await bus.broadcast(token("r"), b"x")
@@ -101,3 +103,17 @@ async def test_a_request_has_one_result_whoever_publishes_again(bus: Bus) -> Non
 async def test_a_subject_that_no_log_keeps_is_an_error(bus: Bus) -> None:
     with pytest.raises(BusError, match=r"no log keeps nothing\.here"):
         await bus.history("nothing.here")
+
+
+async def test_who_listens_to_work_hears_its_headers(bus: Bus) -> None:
+    heard: list[tuple[bytes, str | None]] = []
+
+    def remember(subject: str, data: bytes, headers: Mapping[str, str]) -> None:
+        heard.append((data, headers.get("ce-tenant")))
+
+    subscription = await bus.listen(work(FUNCTION, Lane.BATCH), remember)
+    await bus.publish(work(FUNCTION, Lane.BATCH), b"1", message_id="1", headers={"ce-tenant": "a"})
+    await bus.publish(work(FUNCTION, Lane.BATCH), b"2", message_id="2")
+    await until(lambda: len(heard) == 2)
+    assert heard == [(b"1", "a"), (b"2", None)]
+    await subscription.close()

@@ -43,7 +43,7 @@ async def both(tmp_path: Path) -> AsyncIterator[Both]:
 async def until_reconnected(both: Both) -> None:
     """Cut the connection and wait until the new one carries messages, so that none is sent into the old one."""
     heard: list[bytes] = []
-    subscription = await both.shaky.listen("token.back", lambda _, data: heard.append(data))
+    subscription = await both.shaky.listen("token.back", lambda _, data, headers: heard.append(data))
     both.network.cut()
     async with asyncio.timeout(20):
         while not heard:

@@ -1,0 +1,68 @@
+"""What is told of work beside its body, so that who only counts or routes it need not read it.
+
+Attributes of CloudEvents 1.0 in binary mode, two of them our own: `ce-tenant` and `ce-plan`. What is in them is in the
+body as well, which is what counts; clients that publish without them are served all the same.
+
+Source: CloudEvents 1.0, NATS protocol binding, section 3.1.3 (headers, percent-encoded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import quote
+
+from bus.contracts import Event, Request
+from bus.contracts.codec import MSGPACK_TYPE, digest
+
+DEFAULT_TENANT = "default"
+"""Whose work is that says nothing of it."""
+
+LONGEST_LABEL = 60
+"""Characters of a tenant's label at most."""
+
+_TENANT, _PLAN = "ce-tenant", "ce-plan"
+
+
+def event_headers(event: Event) -> dict[str, str]:
+    """Of an event of work."""
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-id": event.message_id,
+        "ce-type": "omnibus.event.1",
+        "ce-source": f"/pipelines/{event.pipeline}",
+        "content-type": MSGPACK_TYPE,
+    }
+    if event.tenant != DEFAULT_TENANT:
+        headers[_TENANT] = tenant_label(event.tenant)
+    if event.plan:
+        headers[_PLAN] = event.plan
+    if event.traceparent is not None:
+        headers["traceparent"] = event.traceparent
+    return headers
+
+
+def request_headers(request: Request) -> dict[str, str]:
+    """Of a request that starts a pipeline."""
+    return {} if request.tenant == DEFAULT_TENANT else {_TENANT: tenant_label(request.tenant)}
+
+
+@lru_cache(maxsize=1024)
+def tenant_label(tenant: str) -> str:
+    """A tenant's name as a header and a worker's record have it: printable ASCII, at most `LONGEST_LABEL` characters.
+
+    It tells tenants apart. A name that is longer, percent-encoded, is told by its digest.
+    """
+    # Encoded, so that whoever names a tenant cannot write further headers; lone surrogates have no bytes.
+    escaped = quote(tenant, safe="", errors="replace")
+    return escaped if len(escaped) <= LONGEST_LABEL else digest(escaped.encode())[:LONGEST_LABEL]
+
+
+def tenant_of(headers: Mapping[str, str]) -> str:
+    """The label of whose work it is."""
+    return headers.get(_TENANT, DEFAULT_TENANT)
+
+
+def plan_of(headers: Mapping[str, str]) -> str:
+    """Digest of the plan that it is a stage of; empty where nothing is told of it."""
+    return headers.get(_PLAN, "")
