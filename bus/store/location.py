@@ -1,12 +1,19 @@
-"""Where objects are, as one URL: `file:///folder` or `s3://bucket/prefix?endpoint=…`."""
+"""Where objects are, as one URL: `file:///folder` or `s3://bucket/prefix?endpoint=…`.
+
+The S3 client is imported only here, and only for `s3://`.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from bus.errors import InvalidInputError
 from bus.ports import ObjectStore
 from bus.store.directory import DirectoryObjectStore
+
+if TYPE_CHECKING:
+    from bus.store.bucket import S3Bucket, S3Config
 
 _S3_OPTIONS = {"endpoint", "region", "secure"}
 
@@ -15,7 +22,7 @@ def open_store(url: str, *, access_key: str = "", secret_key: str = "") -> Objec
     """The store at the URL, to be entered with `async with`.
 
     `s3://bucket/prefix?endpoint=http://host:9000&region=eu-1`; an endpoint without a scheme speaks TLS
-    unless `secure=false`. The S3 client is imported only here and only for `s3://`.
+    unless `secure=false`.
 
     Args:
         url: Where the objects are.
@@ -36,8 +43,36 @@ def open_store(url: str, *, access_key: str = "", secret_key: str = "") -> Objec
     )
 
 
+def open_bucket(url: str, *, access_key: str = "", secret_key: str = "") -> S3Bucket:
+    """The bucket at an `s3://` URL, for calls that wait; nothing is asked of it yet.
+
+    Args:
+        url: As for `open_store`.
+        access_key: Credentials are never a part of the URL.
+        secret_key: Beside it.
+
+    Raises:
+        InvalidInputError: A URL that names no bucket.
+    """
+    from bus.store.bucket import S3Bucket
+
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc or "@" in parts.netloc:
+        raise InvalidInputError(
+            f"{parts.scheme}://{parts.hostname or ''}{parts.path} is no bucket; "
+            "use s3://bucket/prefix?endpoint=http://host:9000, with the keys beside it"
+        )
+    return S3Bucket(_config(url, parts, access_key, secret_key))
+
+
 def _s3(url: str, parts: SplitResult, access_key: str, secret_key: str) -> ObjectStore:
-    from bus.store.s3 import S3Config, S3ObjectStore
+    from bus.store.s3 import S3ObjectStore
+
+    return S3ObjectStore(_config(url, parts, access_key, secret_key))
+
+
+def _config(url: str, parts: SplitResult, access_key: str, secret_key: str) -> S3Config:
+    from bus.store.bucket import S3Config
 
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     unknown = set(options) - _S3_OPTIONS
@@ -47,15 +82,12 @@ def _s3(url: str, parts: SplitResult, access_key: str, secret_key: str) -> Objec
             f"{', '.join(sorted(_S3_OPTIONS))} are known"
         )
     scheme, _, host = options.get("endpoint", "s3.amazonaws.com").rpartition("://")
-    secure = scheme != "http" and options.get("secure", "true").lower() not in ("false", "0", "no")
-    return S3ObjectStore(
-        S3Config(
-            bucket=parts.netloc,
-            endpoint=host.rstrip("/"),
-            access_key=access_key,
-            secret_key=secret_key,
-            secure=secure,
-            region=options.get("region", "us-east-1"),
-            prefix=parts.path,
-        )
+    return S3Config(
+        bucket=parts.netloc,
+        endpoint=host.rstrip("/"),
+        access_key=access_key,
+        secret_key=secret_key,
+        secure=scheme != "http" and options.get("secure", "true").lower() not in ("false", "0", "no"),
+        region=options.get("region", "us-east-1"),
+        prefix=parts.path,
     )

@@ -15,8 +15,9 @@ import pytest
 from bus.contracts import Modality, TokenBlock
 from bus.memory import MemoryBus
 from bus.ports import KeyValue, ObjectStore
+from bus.store.bucket import S3Config
 from bus.store.directory import DirectoryObjectStore
-from bus.store.s3 import S3Config, S3ObjectStore
+from bus.store.s3 import S3ObjectStore
 from bus.tensors.plane import Plane
 from functions.encoder_cache import EncoderCache
 

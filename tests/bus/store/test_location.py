@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from bus.errors import InvalidInputError
+from bus.store.bucket import S3Config
 from bus.store.directory import DirectoryObjectStore
 from bus.store.location import open_store
-from bus.store.s3 import S3Config, S3ObjectStore
+from bus.store.s3 import S3ObjectStore
 
 
 def test_a_file_url_is_a_folder() -> None:

@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from bus.errors import StoreError, StoreUnavailableError
-from bus.store.s3 import S3Config, S3ObjectStore
+from bus.store.bucket import S3Config
+from bus.store.s3 import S3ObjectStore
 
 
 def _config(endpoint: str, bucket: str, prefix: str = "") -> S3Config:
