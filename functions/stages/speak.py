@@ -45,12 +45,10 @@ class SpeakOutputs(Contract):
 
 
 def setup(repository: Repository) -> Kokoro:
-    """Load the voices, and say a word, so that the first request does not wait for the dictionary."""
+    """Load the voices and the dictionary."""
     from runtime.speech.kokoro import Kokoro
 
-    model = Kokoro.load(repository, "kokoro-82m")
-    model.plan("ready", model.voices[0])
-    return model
+    return Kokoro.load(repository, "kokoro-82m")
 
 
 async def warm_up(model: Kokoro) -> None:

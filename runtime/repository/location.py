@@ -20,6 +20,14 @@ GRAPHS = ".graphs"
 """Folder inside the models folder where optimised graphs are kept, `<id>/<version>/…`."""
 
 
+INCOMING = ".incoming"
+"""Folder inside the models folder with models that are being fetched from an object store, `<id>/<version>/…`."""
+
+
+LEXICONS = ".lexicons"
+"""Folder inside the models folder where dictionaries of pronunciation are kept in a form that is read in place."""
+
+
 def default_root() -> Path:
     """The models folder: `OMNIBUS_MODELS`, else `omnibus/models` in the user's cache folder."""
     named = os.environ.get(MODELS_VARIABLE)

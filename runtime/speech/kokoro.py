@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from bus.errors import InvalidInputError, NothingToSayError
 from runtime.engines.onnx import OnnxSession
+from runtime.repository.location import LEXICONS
 from runtime.speech.phonemes import EnglishPhonemes
 from runtime.speech.sentences import pieces
 
@@ -30,11 +32,20 @@ _STYLE = 256
 
 
 class Kokoro:
-    """A loaded Kokoro model with its voices; safe from several threads."""
+    """A loaded Kokoro model with its voices; safe from several threads.
 
-    def __init__(self, session: OnnxSession, symbols: dict[str, int], voices: Path) -> None:
+    Args:
+        session: The model.
+        symbols: Token numbers by phoneme symbol.
+        voices: Folder of `<voice>.bin`.
+        phonemes: Reads texts; None: with a dictionary of its own.
+    """
+
+    def __init__(
+        self, session: OnnxSession, symbols: dict[str, int], voices: Path, phonemes: EnglishPhonemes | None = None
+    ) -> None:
         self._session, self._symbols, self._folder = session, symbols, voices
-        self._phonemes = EnglishPhonemes()
+        self._phonemes = phonemes or EnglishPhonemes()
         self._styles: dict[str, NDArray[np.float32]] = {}
         self.voices = tuple(sorted(path.stem for path in voices.glob("*.bin")))
 
@@ -53,12 +64,17 @@ class Kokoro:
         """
         manifest = repository.resolve(name)
         symbols = json.loads(repository.file(manifest, "vocab.json").read_text(encoding="utf-8"))["vocab"]
-        # No spinning: the speech worker shares its cores with workers that have work while it waits.
-        session = OnnxSession(repository.file(manifest, "model.onnx"), threads=threads, spin=False, shrink=True)
-        return cls(session, symbols, repository.folder(manifest) / "voices")
+        path, phonemes = repository.file(manifest, "model.onnx"), EnglishPhonemes(repository.root / LEXICONS)
+        with ThreadPoolExecutor(1, thread_name_prefix="omnibus-load") as aside:
+            # A session opens without the interpreter, which reads the dictionary meanwhile.
+            reading = aside.submit(phonemes.sentences, "ready")
+            # No spinning: the speech worker shares its cores with workers that have work while it waits.
+            session = OnnxSession(path, threads=threads, spin=False, shrink=True)
+            reading.result()
+        return cls(session, symbols, repository.folder(manifest) / "voices", phonemes)
 
     def plan(self, text: str, voice: str, *, speed: float = 1.0, early: bool = False) -> list[str]:
-        """The text as pieces of symbols, each said in one run; slow the first time, the dictionary is loaded.
+        """The text as pieces of symbols, each said in one run.
 
         Args:
             text: English.

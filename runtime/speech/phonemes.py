@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bus.errors import InvalidInputError
@@ -99,9 +100,14 @@ _MARKS = ";:,.!?"
 
 
 class EnglishPhonemes:
-    """Reads English aloud on paper, with gruut's dictionary; safe from several threads, one at a time."""
+    """Reads English aloud on paper, with gruut's dictionary; safe from several threads, one at a time.
 
-    def __init__(self) -> None:
+    Args:
+        lexicons: See `dictionary.english`.
+    """
+
+    def __init__(self, lexicons: Path | None = None) -> None:
+        self._lexicons = lexicons
         # gruut keeps caches of its own that were not made for several threads.
         self._lock = threading.Lock()
         self._processor: TextProcessor | None = None
@@ -126,7 +132,7 @@ class EnglishPhonemes:
 
     def _parsed(self, text: str) -> Iterable[Sentence]:
         if self._processor is None:
-            self._processor = english()
+            self._processor = english(self._lexicons)
         try:
             return self._processor.sentences(*self._processor(text))
         except Exception as error:  # gruut raises whatever its number and date readers raise

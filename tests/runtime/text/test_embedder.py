@@ -113,7 +113,7 @@ def test_a_tokenizer_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         id="small", version="1", family="bert", modalities_in=(), modalities_out=(), files=(), source=(),
         license="MIT", dims={"hidden": 32}, parameters={"max_tokens": 16},
     )  # fmt: skip
-    with pytest.raises(ModelCorruptError, match="broken.json"):
+    with pytest.raises(ModelCorruptError, match=r"broken\.json"):
         TextEmbedder(session, tmp_path / "broken.json", manifest)
 
 
