@@ -42,6 +42,14 @@ class Settings(BaseSettings):
     store_access_key: str = Field(default="", description="For S3.")
     store_secret_key: SecretStr = Field(default=SecretStr(""), description="For S3.")
     models: Path | None = Field(default=None, description="Models folder; none: in the user's cache folder.")
+    models_from: str | None = Field(
+        default=None,
+        description="s3://bucket/prefix that models which are not here are fetched from; see `models push`.",
+    )
+    download_part: ByteSize = Field(
+        default=ByteSize(8 << 20), ge=1, description="Bytes of a model file that are asked for at once, such as 8MiB."
+    )
+    download_connections: int = Field(default=4, ge=1, description="Parts of a model file that are read at once.")
     model_memory: ByteSize | None = Field(
         default=None, description="Memory for a worker's models, such as 2GB; none: as much as the host has."
     )

@@ -19,7 +19,7 @@ COMMANDS = {
     "functions": ("infra.cli.invoke:functions", "List the functions"),
     "gateway": ("infra.cli.serve:gateway", "Serve HTTP from the bus of the settings"),
     "invoke": ("infra.cli.invoke:invoke", "Run FUNCTION once, without a bus"),
-    "models": ("infra.cli.models:models", "Pull, build, list, check and remove models"),
+    "models": ("infra.cli.models:models", "Pull, build, publish, list, check and remove models"),
     "ocr": ("infra.cli.single:ocr", "Print the text on the picture FILE"),
     "pipelines": ("infra.cli.pipelines:pipelines", "List, show and draw pipelines"),
     "pool": ("infra.cli.pool:pool", "Serve functions with as many workers as are needed"),

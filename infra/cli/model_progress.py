@@ -31,7 +31,7 @@ class _Bars:
         if step.action == "ready":
             self._finish(step.model)
             return
-        name = f"{step.model}: {step.subject}" if step.action == "download" else f"{step.model}: building"
+        name = f"{step.model}: {step.subject if step.action in ('download', 'upload') else 'building'}"
         if name not in self._tasks:
             self._finish(step.model)
             self._tasks[name] = self._progress.add_task(name, total=step.total)

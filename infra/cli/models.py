@@ -13,27 +13,34 @@ from bus.errors import ModelNotFoundError
 from infra.cli.aliases import alias
 from infra.cli.model_progress import bars
 from infra.cli.models_build import build
+from infra.cli.models_push import push
 from infra.cli.table import print_table
+from infra.settings import load_settings
 from runtime.repository import Repository
 
 
 @click.group()
 def models() -> None:
-    """Pull, build, list, check and remove models."""
+    """Pull, build, publish, list, check and remove models."""
 
 
 models.add_command(alias)
 models.add_command(build)
+models.add_command(push)
 
 
 @models.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Make them again though they are there.")
-def pull(names: tuple[str, ...], force: bool) -> None:
+@click.option("--from", "place", help="Object store to look in first, such as s3://bucket/prefix; see `push`.")
+def pull(names: tuple[str, ...], force: bool, place: str | None) -> None:
     """Fetch and build models or sets, such as `demo`."""
-    repository = Repository()
-    with bars() as on_step:
-        pulled = {one.ref: one for name in names for one in repository.pull(name, on_step, force=force)}
+    from infra.model_store import model_store, open_repository, pull_models
+
+    settings = load_settings()
+    repository = open_repository(settings)
+    with bars() as on_step, model_store(settings, place) as store:
+        pulled = {one.ref: one for name in names for one in pull_models(repository, name, store, on_step, force=force)}
     click.echo(f"{len(pulled)} ready in {repository.root}: {', '.join(sorted(pulled))}")
 
 

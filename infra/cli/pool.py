@@ -10,6 +10,7 @@ import click
 
 from infra.cli.connect import log_to_stderr, run
 from infra.local.host import HostPool
+from infra.model_store import bring_models
 from infra.settings import Settings, load_settings
 
 
@@ -24,6 +25,7 @@ def pool(warm: str | None) -> None:
     if settings.warm is None:
         settings = settings.model_copy(update={"scale_to_zero": True})
     log_to_stderr(settings.log_level)
+    bring_models(settings)
     run(_pool(settings))
 
 

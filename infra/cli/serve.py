@@ -11,6 +11,7 @@ import click
 
 from infra.cli.connect import log_to_stderr, run
 from infra.local.stack import Stack
+from infra.model_store import bring_models
 from infra.settings import Settings, load_settings
 
 
@@ -29,6 +30,7 @@ def up(port: int | None, data: str | None, workers: str | None, warm: str | None
     """
     settings = load_settings(port=port, data=data, workers=workers, warm=warm, scale_to_zero=scale_to_zero)
     log_to_stderr(settings.log_level)
+    bring_models(settings)
     run(_up(settings))
 
 
@@ -45,6 +47,8 @@ def worker(groups: tuple[str, ...], channel: int | None, record: int | None) -> 
 
     settings = load_settings()
     log_to_stderr(settings.log_level)
+    if channel is None:  # else its pool has done so
+        bring_models(settings, groups)
     run(
         Worker(
             worker_config(settings, groups),

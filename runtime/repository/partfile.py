@@ -15,8 +15,10 @@ from typing import Self
 from runtime.repository.ranges import Identity
 
 _NO_ALLOCATION = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHUNK = 1 << 20
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of the errors that say that there is no room."""
 
 PENDING = (".part", ".parts")
 """Ends of the names of what is not whole yet: the bytes, and the journal of the parts that are."""
@@ -84,7 +86,7 @@ class PartFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave what is there to be gone on with; where there is no room for it, remove it."""
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in FULL:
             self.discard()
         self._close()
 

@@ -12,8 +12,8 @@ class Step:
 
     Attributes:
         model: Its id.
-        action: `download`, `build` or `ready`.
-        subject: The file being downloaded, or what is being built.
+        action: `download`, `build`, `upload` or `ready`.
+        subject: The file being downloaded or uploaded, or what is being built.
         done: Bytes so far; 0 for work that is not counted.
         total: Bytes in all; None when the source does not say.
     """
@@ -26,7 +26,7 @@ class Step:
 
 
 Progress = Callable[[Step], None]
-"""Called often, from the pulling thread."""
+"""Called often, from whichever thread reads, by one at a time."""
 
 OnBytes = Callable[[str, int, int | None], None]
 """File name, bytes so far, bytes in all."""

@@ -56,7 +56,7 @@ def make(
         _add_license(entry, raw, out)
         manifest = _describe(entry, out, built)
         (out / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
-        _publish(out, target, Path(work) / "old")
+        publish_folder(out, target, Path(work) / "old")
     progress(Step(entry.id, "ready"))
     return manifest
 
@@ -167,8 +167,11 @@ def _ports(out: Path) -> dict[str, dict[str, dict[str, list[Any]]]]:
     return {PORTS: graphs} if graphs else {}
 
 
-def _publish(out: Path, target: Path, old: Path) -> None:
-    """Two renames where an older copy stands; a process that has it open or mapped keeps its files."""
+def publish_folder(out: Path, target: Path, old: Path) -> None:
+    """Give a version its place: two renames where an older copy stands, which is `old` then.
+
+    A process that has the older copy open or mapped keeps its files.
+    """
     for path in out.rglob("*"):
         if path.is_file():
             sync(path)

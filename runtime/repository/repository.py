@@ -62,7 +62,7 @@ class Repository:
             ModelCorruptError: Its manifest cannot be read.
         """
         name = self.aliases.read().get(name, name)
-        wanted, _, version = self._canonical(name).partition("@")
+        wanted, _, version = self.canonical(name).partition("@")
         installed = self._installed(wanted)
         if not installed:  # a model that is not of this catalog may have brought an alias with it
             installed = [one for one in self.list() if name in one.aliases]
@@ -88,7 +88,7 @@ class Repository:
         if target is None:
             self.aliases.set(name, None)
             return None
-        wanted, _, version = self._canonical(target).partition("@")
+        wanted, _, version = self.canonical(target).partition("@")
         found = [one for one in self._installed(wanted) if version in ("", one.version)]
         if not found:
             raise ModelNotFoundError(self._how_to_get(target), model=target)
@@ -102,7 +102,7 @@ class Repository:
             names: As for `resolve`; none: everything that is installed.
         """
         known = self.aliases.read()
-        named = {self._canonical(known.get(name, name)).partition("@")[0] for name in names}
+        named = {self.canonical(known.get(name, name)).partition("@")[0] for name in names}
         places = sorted(named) if names else [folder.name for folder in self._folders()]
         changed = [folder.stat().st_mtime_ns if (folder := self.root / place).is_dir() else 0 for place in places]
         return (self.aliases.stamp(), *changed)
@@ -246,20 +246,21 @@ class Repository:
         known = read_manifest(target)
         return known is not None and not any(problems_of(known, target))
 
-    def _canonical(self, name: str) -> str:
+    def canonical(self, name: str) -> str:
+        """The id, or `id@version`, that a name of the catalog stands for; any other name stays as it is."""
         base, at, version = name.partition("@")
         known = next((entry.id for entry in self.catalog if base in entry.names), base)
         return f"{known}{at}{version}"
 
     def _folders(self) -> Sequence[Path]:
-        return [one for one in sorted(self.root.iterdir()) if _ID.fullmatch(one.name)] if self.root.is_dir() else []
+        return [one for one in sorted(self.root.iterdir()) if is_id(one.name)] if self.root.is_dir() else []
 
     def _installed(self, model: str) -> Sequence[ModelManifest]:
         # A name may come from anywhere, and must not name a folder elsewhere.
-        if not _ID.fullmatch(model) or not (folder := self.root / model).is_dir():
+        if not is_id(model) or not (folder := self.root / model).is_dir():
             return []
         found = [one for version in folder.iterdir() if (one := read_manifest(version)) is not None]
-        return sorted(found, key=lambda one: _natural(one.version))
+        return sorted(found, key=lambda one: natural(one.version))
 
     def _how_to_repair(self, manifest: ModelManifest) -> str:
         places = ", ".join(place.removeprefix("file://") for place in manifest.source)
@@ -275,7 +276,12 @@ class Repository:
         return f"no model {name!r} is installed in {self.root} or known to the catalog{self.catalog.hint(name)}"
 
 
-def _natural(version: str) -> tuple[tuple[int, int, str], ...]:
+def is_id(name: str) -> bool:
+    """Whether a model can be called so: also the name of its folder."""
+    return _ID.fullmatch(name) is not None
+
+
+def natural(version: str) -> tuple[tuple[int, int, str], ...]:
     """A key that puts 10 after 9."""
     words = re.findall(r"\d+|\D+", version)
     return tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words)

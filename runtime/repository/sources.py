@@ -63,7 +63,7 @@ def from_pypi(wanted: Wanted) -> Path:
     kept = _kept(target_folder, wanted)
     if kept is not None:
         return kept
-    with _client(settings.cert) as client:
+    with http_client(settings.cert) as client:
         found = find(source, settings, client, sha256=wanted.sha256, filename=wanted.filename)
         if found.url.startswith("file:"):
             return _local(Path(unquote(urlsplit(found.url).path)), wanted)
@@ -83,7 +83,7 @@ def from_npm(wanted: Wanted) -> Path:
     base = name.rpartition("/")[2]
     url = f"{npm_registry()}/{quote(name, safe='@/')}/-/{base}-{version}.tgz"
     target = wanted.downloads / "npm" / f"{name.replace('/', '+')}-{version}.tgz"
-    with _client(pip_settings().cert) as client:
+    with http_client(pip_settings().cert) as client:
         return download(
             url, target, client=client, sha256=wanted.sha256, config=wanted.transfer, on_bytes=wanted.on_bytes
         )
@@ -95,7 +95,7 @@ def from_hub(wanted: Wanted) -> Path:
     endpoint, token = hub_endpoint()
     folder = wanted.downloads / "hf" / source.name.replace("/", "+") / source.version.replace("/", "+")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with _client(None) as client:
+    with http_client(None) as client:
         for member in wanted.members:
             url = f"{endpoint}/{source.name}/resolve/{quote(source.version, safe='')}/{quote(member)}"
             download(
@@ -149,7 +149,12 @@ def _local(path: Path, wanted: Wanted) -> Path:
     return path
 
 
-def _client(cert: str | None) -> httpx.Client:
+def http_client(cert: str | None) -> httpx.Client:
+    """A client for downloads, to be closed.
+
+    Args:
+        cert: A bundle of certificate authorities; None: those of this machine.
+    """
     import httpx
 
     context: ssl.SSLContext | bool = ssl.create_default_context(cafile=cert) if cert else True
