@@ -211,8 +211,6 @@ def _fetch_elsewhere(written: str) -> None:
 def test_processes_that_want_the_same_model_at_once_leave_one_whole_model(
     settings: Settings, store: S3Bucket, tmp_path: Path
 ) -> None:
-    settings: Settings, store: S3Bucket, tmp_path: Path
-) -> None:
     publish(install(there(tmp_path)), "mine", store)
     kept = {"models", "models_from", "store_access_key", "download_part"}
     written = settings.model_dump(mode="json", include=kept) | {"store_secret_key": "secret"}
