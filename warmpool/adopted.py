@@ -12,6 +12,11 @@ COMM_PREFIX = "omnibus-"
 """How the names of forked workers begin, so that their parent knows its adopted children from all others."""
 
 
+def waiting_name(template_pid: int) -> str:
+    """How a worker is called that waits for what it is to be, in `ps -o comm`: by the template that it is of."""
+    return f"{COMM_PREFIX}{template_pid}"
+
+
 class AdoptedProcess:
     """A forked worker whose parent has ended; this process is a subreaper and its parent now.
 
@@ -71,12 +76,34 @@ def reap_strays() -> int:
     """
     reaped = 0
     for pid in _children():
-        with suppress(OSError, ValueError):
-            name, _, rest = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").partition("(")[2].rpartition(")")
-            if rest.split()[0] == "Z" and name.startswith(COMM_PREFIX):
+        name, state = _name_and_state(pid)
+        if state == "Z" and name.startswith(COMM_PREFIX):
+            with suppress(OSError):
                 os.waitpid(pid, os.WNOHANG)
                 reaped += 1
     return reaped
+
+
+async def end_waiting(template_pid: int) -> None:
+    """Clear away the workers of a template that is gone that nobody has told what to be."""
+    for pid in _children():
+        if _name_and_state(pid)[0] == waiting_name(template_pid):
+            with suppress(OSError):  # it has been waited for
+                process = AdoptedProcess(pid)
+                process.kill()
+                await process.wait()
+
+
+def _name_and_state(pid: int) -> tuple[str, str]:
+    """A process's name and the letter of its state; empty when it is gone.
+
+    Source: proc(5), /proc/pid/stat.
+    """
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
+        return name, rest.split()[0]
+    except (OSError, ValueError, IndexError):
+        return "", ""
 
 
 def _children() -> list[int]:

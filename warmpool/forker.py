@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bus.errors import WorkerStartError
-from warmpool.adopted import AdoptedProcess, reap_strays
+from warmpool.adopted import AdoptedProcess, end_waiting, reap_strays
 from warmpool.backoff import Backoff
 from warmpool.log_tail import log_tail
 from warmpool.process import Process, adopt_orphans, spawn, stop
@@ -164,5 +164,6 @@ class Forker:
             self._control = self._process = None
             if process is not None:
                 await stop(process, _GRACE_S)
+                await end_waiting(process.pid)
             async with self._one_at_a_time:  # whoever waits for an answer sees the end of the template first
                 ours.close()

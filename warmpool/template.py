@@ -11,22 +11,27 @@ import gc
 import json
 import os
 import random
+import select
 import signal
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from warmpool.adopted import COMM_PREFIX
+from warmpool.adopted import COMM_PREFIX, waiting_name
 from warmpool.process import die_with_parent, name_process
 
 MAX_REQUEST_NBYTES = 65_536
 """Of one message between the pool and its template."""
 
 _DESCRIPTORS = 4
+
+_QUIET_S = 0.1
+"""Nobody has asked for a worker for so long: there is time to fork one ahead."""
 
 _THREAD_SETTINGS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
@@ -55,12 +60,15 @@ def serve_template(control: socket.socket, preload: Callable[[], Mapping[str, An
     gc.freeze()  # a collection in a child would write to, and so copy, every page that is shared
     unsafe = told.get("unsafe") or why_unsafe()
     control.send(json.dumps({**told, "unsafe": unsafe, "imports_s": time.monotonic() - started_s}).encode())
+    forks = Forks(control, become, pool_pid)
     while True:
+        if not unsafe and not select.select([control], [], [], _QUIET_S)[0]:
+            forks.one_ahead()
         data, descriptors, _, _ = socket.recv_fds(control, MAX_REQUEST_NBYTES, _DESCRIPTORS)
         if not data:
             return
         try:
-            answer: dict[str, Any] = {"pid": _fork(control, json.loads(data), descriptors, become, pool_pid)}
+            answer: dict[str, Any] = {"pid": forks.give(data, descriptors)}
         except OSError as error:
             answer = {"error": f"the template cannot fork: {error.strerror or error}"}
         finally:
@@ -79,26 +87,81 @@ def why_unsafe() -> str:
     return f"it has {count} threads after its imports; a package of the deployment starts them" if count > 1 else ""
 
 
-def _fork(
-    control: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int], become: Become, pool_pid: int
-) -> int:
-    """The process id of a new worker."""
-    reader, writer = os.pipe()
-    between = os.fork()
-    if between == 0:
-        os.close(reader)
-        _fork_again(writer)
-        control.close()
-        _live(request, descriptors, become, pool_pid)
-    os.close(writer)
-    try:
-        told = os.read(reader, 32)
-    finally:
-        os.close(reader)
-        os.waitpid(between, 0)
-    if not told:
-        raise OSError("no process is left")
-    return int(told)
+class Forks:
+    """The workers of a template, one of which is there before it is asked for.
+
+    A fork takes as long as its tables of pages are, twice over; one that waits takes what it is to be from a socket.
+
+    Args:
+        control: The template's socket, which no worker has.
+        become: What a worker does.
+        pool_pid: Whose children they are to be.
+    """
+
+    def __init__(self, control: socket.socket, become: Become, pool_pid: int) -> None:
+        self._control, self._become = control, become
+        self._pid, self._pool_pid = os.getpid(), pool_pid
+        self._ahead: tuple[int, socket.socket] | None = None
+
+    def one_ahead(self) -> None:
+        """Have a worker that waits for what it is to be; where there is no room for one, the next request tells."""
+        if self._ahead is None:
+            with suppress(OSError):
+                self._ahead = self._fork()
+
+    def give(self, request: bytes, descriptors: Sequence[int]) -> int:
+        """The process id of a worker that lives by that request, with those files.
+
+        Raises:
+            OSError: There is no room for another process.
+        """
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with suppress(OSError):  # it was killed meanwhile
+                return self._told(ahead, request, descriptors)
+        return self._told(self._fork(descriptors), request, descriptors)
+
+    def _told(self, worker: tuple[int, socket.socket], request: bytes, descriptors: Sequence[int]) -> int:
+        pid, line = worker
+        with line:
+            socket.send_fds(line, [request], descriptors)
+        return pid
+
+    def _fork(self, foreign: Sequence[int] = ()) -> tuple[int, socket.socket]:
+        """A new process, adopted by the pool, and the socket on which it waits for what it is to be.
+
+        Args:
+            foreign: Files of ours that are not for it as they are.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader, writer = os.pipe()
+        try:
+            between = os.fork()
+        except OSError:
+            for end in (ours, theirs):
+                end.close()
+            for descriptor in (reader, writer):
+                os.close(descriptor)
+            raise
+        if between == 0:
+            os.close(reader)
+            ours.close()
+            _fork_again(writer)
+            self._control.close()
+            for descriptor in foreign:
+                os.close(descriptor)
+            _live(theirs, self._become, self._pid, self._pool_pid)
+        theirs.close()
+        os.close(writer)
+        try:
+            told = os.read(reader, 32)
+        finally:
+            os.close(reader)
+            os.waitpid(between, 0)
+        if not told:
+            ours.close()
+            raise OSError("no process is left")
+        return int(told), ours
 
 
 def _fork_again(writer: int) -> None:
@@ -114,22 +177,18 @@ def _fork_again(writer: int) -> None:
     os.close(writer)
 
 
-def _live(request: Mapping[str, Any], descriptors: Sequence[int], become: Become, pool_pid: int) -> NoReturn:
-    """Be a worker from here on."""
-    status = 1
+def _live(line: socket.socket, become: Become, template_pid: int, pool_pid: int) -> NoReturn:
+    """Wait for what to be, and be it from here on."""
+    status = 0
     try:
-        name_process(COMM_PREFIX + str(request.get("group", "worker")))
+        name_process(waiting_name(template_pid))
         os.setsid()
-        channel, log, *others = descriptors
-        _redirect(log)
-        connection = socket.socket(fileno=channel)
-        # The pool speaks when it has seen the process in between end: from then on it is our parent.
-        if connection.recv(1, socket.MSG_PEEK):
-            die_with_parent(pool_pid)
-            _be_different()
-            status = become(request, connection, others)
-        else:
-            status = 0
+        _be_different()
+        data, descriptors, _, _ = socket.recv_fds(line, MAX_REQUEST_NBYTES, _DESCRIPTORS)
+        line.close()
+        if data:  # else the template is gone
+            status = 1
+            status = _be(json.loads(data), descriptors, become, pool_pid)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -137,6 +196,18 @@ def _live(request: Mapping[str, Any], descriptors: Sequence[int], become: Become
         sys.stderr.flush()
         # Not sys.exit: the frames below are the template's, and a thread that hangs must not keep the process.
         os._exit(status)
+
+
+def _be(request: Mapping[str, Any], descriptors: Sequence[int], become: Become, pool_pid: int) -> int:
+    name_process(COMM_PREFIX + str(request.get("group", "worker")))
+    channel, log, *others = descriptors
+    _redirect(log)
+    connection = socket.socket(fileno=channel)
+    # The pool speaks when it knows the worker; the process in between has ended by then, and it is our parent.
+    if not connection.recv(1, socket.MSG_PEEK):
+        return 0
+    die_with_parent(pool_pid)
+    return become(request, connection, others)
 
 
 def _redirect(log: int) -> None:

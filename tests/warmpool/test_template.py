@@ -16,7 +16,9 @@ from bus.errors import WorkerStartError
 from tests.delivery.processes import ROOT, alive
 from tests.runtime.engines.small_model import install, weight
 from tests.warmpool.pools import facts, forked, running, until
+from warmpool.adopted import reap_strays, waiting_name
 from warmpool.forker import Forker
+from warmpool.pool import Pool
 
 OWN = ("pid", "random", "numpy", "secret", "uuid", "temporary", "nuid")
 
@@ -28,9 +30,56 @@ async def test_the_template_of_real_workers_has_one_thread_and_no_socket_but_its
         told = await real.told()
         assert told["unsafe"] == ""
         assert len(list(Path(f"/proc/{real.pid}/task").iterdir())) == 1
-        files = [os.readlink(path) for path in Path(f"/proc/{real.pid}/fd").iterdir()]
         log = str(tmp_path / "template.log")
-        assert sorted(file.split(":")[0] for file in files) == sorted(["/dev/null", log, log, "socket"])
+        # One to the pool, and one to the worker that waits.
+        await until(lambda: files_of(real.pid) == sorted(["/dev/null", log, log, "socket", "socket"]))
+
+
+def files_of(pid: int) -> list[str]:
+    """What a process has open, by path or kind."""
+    return sorted(os.readlink(path).split(":")[0] for path in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def waiting(pool: Pool) -> list[int]:
+    """The worker that the pool's template has forked and told nothing."""
+    template = pool.starter.forker.pid  # type: ignore[attr-defined]
+    return [pid for pid in forked() if Path(f"/proc/{pid}/comm").read_text().strip() == waiting_name(template)]
+
+
+async def test_a_worker_is_there_before_it_is_asked_for(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        for number in (1, 2, 3):
+            await until(lambda: len(waiting(pool)) == 1)
+            (ahead,) = waiting(pool)
+            pool.want("idle", {Tier.PRIMED: number})
+            await pool.reach("idle")
+            assert pool.pids[f"idle-{number - 1}"] == ahead
+    assert forked() == []
+
+
+async def test_where_the_one_that_waits_was_killed_another_one_is_forked(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        await until(lambda: len(waiting(pool)) == 1)
+        (ahead,) = waiting(pool)
+        os.kill(ahead, signal.SIGKILL)
+        await until(lambda: reap_strays() == 1)
+        pool.want("idle", {Tier.PRIMED: 1})
+        (member,) = await pool.reach("idle")
+        assert member.tier is Tier.PRIMED
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_one_that_waits_ends_with_its_template(tmp_path: Path, number: signal.Signals) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        await until(lambda: len(waiting(pool)) == 1)
+        (ahead,) = waiting(pool)
+        os.kill(ahead, signal.SIGSTOP)  # it does not see that its template is gone
+        os.kill(pool.starter.forker.pid, number)  # type: ignore[attr-defined]
+        await pool.renew("its code is of yesterday")
+        await until(lambda: not alive(ahead))
+        pool.want("idle", {Tier.PRIMED: 1})
+        await pool.reach("idle")
+    assert forked() == []
 
 
 async def test_what_must_be_its_own_differs_in_every_worker(tmp_path: Path) -> None:
@@ -99,12 +148,13 @@ import asyncio, os, sys
 from pathlib import Path
 from bus.contracts import Tier
 from tests.runtime.engines.small_model import install, weight
-from tests.warmpool.pools import running
+from tests.warmpool.pools import forked, running, until
 async def main():
     async with running(Path(sys.argv[1])) as pool:
         pool.want("deaf", {Tier.LOADED: 3})
         await pool.reach("deaf")
-        print(pool.starter.forker.pid, *pool.pids.values(), flush=True)
+        await until(lambda: len(forked()) == 4)  # one waits
+        print(pool.starter.forker.pid, *forked(), flush=True)
         await asyncio.sleep(600)
 asyncio.run(main())
 """
@@ -117,7 +167,7 @@ async def test_workers_and_template_die_with_a_pool_that_is_killed(tmp_path: Pat
     )
     assert process.stdout is not None
     pids = [int(pid) for pid in (await process.stdout.readline()).split()]
-    assert len(pids) == 4
+    assert len(pids) == 5
     assert all(alive(pid) for pid in pids)
     process.kill()
     await process.wait()
