@@ -13,6 +13,7 @@ import click
 from infra.cli.table import print_table
 from warmpool.simulate.comparison import BASELINE, CURVES, TABLE, TRACES, Entry, compare, make_trace
 from warmpool.simulate.report import Report
+from warmpool.simulate.trace import share_workers
 
 _GB_HOUR = 1e9 * 3600.0
 
@@ -23,10 +24,18 @@ _GB_HOUR = 1e9 * 3600.0
 @click.option("--hours", type=click.FloatRange(0.1, 24 * 14), default=24.0, show_default=True, help="How long.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed, the same result.")
 @click.option("--slots", type=click.IntRange(1), default=None, help="Requests that a worker runs at once.")
+@click.option("--sharing", type=click.IntRange(1), default=1, show_default=True, help="Functions that share workers.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Draw curves; a PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def simulate(
-    kind: str, functions: int, hours: float, seed: int, slots: int | None, plot: Path | None, as_json: bool
+    kind: str,
+    functions: int,
+    hours: float,
+    seed: int,
+    slots: int | None,
+    sharing: int,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """Compare policies of the warm pool on simulated arrivals.
 
@@ -35,6 +44,7 @@ def simulate(
     quartile; MEMORY is what workers held without work, and its share of what a fixed keep-alive of ten minutes holds.
     """
     trace = make_trace(kind, functions=functions, duration_s=hours * 3600.0, seed=seed, slots=slots)
+    trace = trace if sharing == 1 else share_workers(trace, sharing)
     results = compare(trace, tuple(dict.fromkeys((*TABLE, *(CURVES if plot else ())))))
     if plot is not None:
         _draw(plot, kind, results)

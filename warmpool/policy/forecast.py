@@ -18,7 +18,7 @@ BRIDGE_S = 60.0
 
 
 class ForecastKeepAlive:
-    """Learns every function's idle times and keeps what is worth the price of memory.
+    """Learns idle times by key and keeps what is worth the price of memory.
 
     Args:
         price: Of memory; None: one of its own.
@@ -48,7 +48,15 @@ class ForecastKeepAlive:
             self._hazards[key] = (times.seen, hazard)
         return hazard
 
-    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
+    def arrived(self, group: Key, source: Key, now_s: float) -> None:
+        """Idle times are what is learnt from."""
+
+    def forget(self, key: Key) -> None:
+        """Remember nothing of its own; what it had in common with others stays."""
+        self._known.pop(key, None)
+        self._hazards.pop(key, None)
+
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0, now_s: float = 0.0) -> tuple[Window, ...]:
         """Where the hazard × weight ÷ bytes is at least the price."""
         least_rate = self.price.value * cost.nbytes / cost.weight
         return self.hazard(key).windows(least_rate, lead_s=cost.start_s, bridge_s=BRIDGE_S)

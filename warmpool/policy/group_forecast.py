@@ -2,62 +2,88 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from functools import reduce
 from operator import add
 
 from warmpool.policy.forecast import BRIDGE_S, ForecastKeepAlive
-from warmpool.policy.hazard import Hazard, Window, with_window
+from warmpool.policy.hazard import NEVER, Hazard, Window, with_window
 from warmpool.policy.keep_alive import Cost, Key
+from warmpool.policy.price import Price
+
+MOST_SOURCES = 64
+"""Of a group: functions and lanes whose past is remembered; of more, those that came last."""
 
 
 class GroupForecast(ForecastKeepAlive):
-    """Keeps the first worker of a group for what its functions and lanes are expected to do, each by its own past.
+    """Keeps the first worker of a group for what each of its sources is expected to do, each by its own past.
 
-    Keys are `(group, level)`. Whatever else is known of levels above the first is their own idle times.
+    A source is what has arrivals of its own: a function in a lane. One that comes every ten minutes and one that comes
+    by chance are told apart so, which they are not in the idle times of the group that they share. Keys are
+    `(group, level)`: whatever is known of levels above the first is their own idle times.
 
-    Attributes:
-        now_s: The time that it is asked for.
+    Args:
+        price: Of memory; None: one of its own.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
-        self._latest: dict[str, dict[Key, float]] = defaultdict(dict)
-        self._least_s: dict[str, float] = {}
+    def __init__(self, price: Price | None = None) -> None:
+        super().__init__(price)
+        self._latest: dict[Key, OrderedDict[Key, float]] = defaultdict(OrderedDict)
+        """By group, when each of its sources came last; the one that came last is last."""
 
-    def arrived(self, group: str, function: str, lane: str, now_s: float) -> None:
-        """A request came for a function of the group."""
-        source, latest = (group, function, lane), self._latest[group]
+        self._least_s: dict[Key, float] = {}
+
+    def arrived(self, group: Key, source: Key, now_s: float) -> None:
+        """A request came."""
+        latest, name = self._latest[group], ("source", group, source)
         if source in latest:
-            super().observe(source, now_s - latest[source])
+            super().observe(name, now_s - latest[source])
         latest[source] = now_s
+        latest.move_to_end(source)
+        if len(latest) > MOST_SOURCES:
+            longest_ago, _ = latest.popitem(last=False)
+            self.forget(("source", group, longest_ago))
 
-    def keep_at_least(self, group: str, seconds: float) -> None:
+    def observe(self, key: Key, idle_s: float) -> None:
+        """Learn from an idle time of a level; the first one's are those of its sources, where they are known."""
+        group, level = _parts(key)
+        if level or group not in self._latest:
+            super().observe(key, idle_s)
+
+    def keep_at_least(self, group: Key, seconds: float) -> None:
         """Workers of the group wait for so long, whatever is expected."""
         self._least_s[group] = seconds
 
-    def rate(self, group: str, level: int, idle_s: float) -> float:
-        """Arrivals a second that a worker of the group would serve now."""
-        return self._expected(group, level, idle_s).at(0.0)
+    def rate(self, key: Key, idle_s: float, now_s: float) -> float:
+        """Arrivals a second that the worker of a level would serve now."""
+        return self._expected(key, idle_s, now_s).at(0.0)
 
-    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0, now_s: float = 0.0) -> tuple[Window, ...]:
         """When a level of a group is warm; at least for as long as was asked for."""
-        group, level = key if isinstance(key, tuple) else (key, 0)
-        sources = self._latest.get(group)
-        if level or not sources:
+        group, level = _parts(key)
+        if level or group not in self._latest:
             windows = super().windows(key, cost)
         else:
             least_rate = self.price.value * cost.nbytes / cost.weight
-            ahead = self._expected(group, 0, idle_s).windows(least_rate, lead_s=cost.start_s, bridge_s=BRIDGE_S)
+            ahead = self._expected(key, idle_s, now_s).windows(least_rate, lead_s=cost.start_s, bridge_s=BRIDGE_S)
             windows = tuple(Window(one.start_s + idle_s, one.end_s + idle_s) for one in ahead)
         least_s = self._least_s.get(group, 0.0)
         return with_window(windows, Window(0.0, least_s)) if least_s > 0 else windows
 
-    def _expected(self, group: str, level: int, idle_s: float) -> Hazard:
-        """What comes from now on, by seconds from now."""
-        sources = self._latest.get(group)
-        if level or not sources:
-            return self.hazard((group, level)).after(idle_s)
-        ages = ((source, self.now_s - latest_s) for source, latest_s in sources.items())
-        return reduce(add, (self.hazard(source).after(age_s) for source, age_s in ages))
+    def _expected(self, key: Key, idle_s: float, now_s: float) -> Hazard:
+        """What comes from now on, by seconds from now: all sources of a group together."""
+        group, level = _parts(key)
+        if level or group not in self._latest:
+            return self.hazard(key).after(idle_s)
+        return reduce(add, self._of_sources(group, now_s), NEVER)
+
+    def _of_sources(self, group: Key, now_s: float) -> Iterator[Hazard]:
+        for source, latest_s in self._latest[group].items():
+            yield self.hazard(("source", group, source)).after(now_s - latest_s)
+
+
+def _parts(key: Key) -> tuple[Key, int]:
+    assert isinstance(key, tuple)
+    group, level = key
+    return group, level

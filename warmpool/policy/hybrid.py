@@ -66,7 +66,10 @@ class HistogramKeepAlive:
         """Count an idle time."""
         self._known[key].add(idle_s)
 
-    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
+    def arrived(self, group: Key, source: Key, now_s: float) -> None:
+        """Only idle times are counted."""
+
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0, now_s: float = 0.0) -> tuple[Window, ...]:
         """One window; for the whole range from the start where the histogram is not representative."""
         known = self._known[key]
         if known.total >= _LEAST and known.beyond > _OUT_OF_BOUNDS * known.total:

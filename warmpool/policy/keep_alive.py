@@ -34,13 +34,23 @@ class KeepAlive(Protocol):
     def observe(self, key: Key, idle_s: float) -> None:
         """An idle time has ended after so many seconds, with an arrival."""
 
-    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
+    def arrived(self, group: Key, source: Key, now_s: float) -> None:
+        """A request came, whether or not it ended an idle time.
+
+        Args:
+            group: Whose workers serve it.
+            source: Which function in which lane of the group.
+            now_s: When, on the clock of `windows`.
+        """
+
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0, now_s: float = 0.0) -> tuple[Window, ...]:
         """When to be warm, in seconds since the work ended that ended last, in order and apart from each other.
 
         Args:
             key: Whose.
             cost: What a worker takes.
             idle_s: How long ago that is: what is known of later times counts.
+            now_s: The time that it is asked for, in seconds from anywhere.
         """
 
     def account(self, seconds: float, kept_nbytes: float, allowed_nbytes: float) -> None:
@@ -66,7 +76,10 @@ class FixedKeepAlive:
     def observe(self, key: Key, idle_s: float) -> None:
         """Nothing is learnt."""
 
-    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0) -> tuple[Window, ...]:
+    def arrived(self, group: Key, source: Key, now_s: float) -> None:
+        """Nothing is learnt."""
+
+    def windows(self, key: Key, cost: Cost, idle_s: float = 0.0, now_s: float = 0.0) -> tuple[Window, ...]:
         """The one that is always the same."""
         return self._windows
 

@@ -95,7 +95,7 @@ class Levels:
         since_s = level.idle_since_s
         if since_s is None:
             return
-        windows: tuple[Window, ...] = self._policy.windows((self._group, number), cost, now_s - since_s)
+        windows: tuple[Window, ...] = self._policy.windows((self._group, number), cost, now_s - since_s, now_s)
         level.warm, edge_s = next_edge(windows, now_s - since_s)
         soon_s = math.nextafter(now_s, math.inf)  # where an edge is now, but for what is lost in adding times
         level.edge_s = max(soon_s, min(since_s + edge_s, now_s + LOOK_AGAIN_S)) if edge_s < math.inf else math.inf

@@ -38,7 +38,7 @@ class PoolPolicy:
 
     def arrived(self, group: str, function: str, lane: str, now_s: float, count: int = 1) -> None:
         """Requests came for a function of the group since it was looked at last."""
-        self.forecast.arrived(group, function, lane, now_s)
+        self.forecast.arrived(group, (function, lane), now_s)
         self._rates[group].add(now_s, count)
 
     def ahead(self, group: str, due_s: float) -> None:
@@ -69,7 +69,7 @@ class PoolPolicy:
         allowed = self._shadow.pass_to(now_s)
         if seconds > 0:
             self.forecast.account(seconds, self._waiting_nbytes, allowed / seconds)
-        self._now_s = self.forecast.now_s = now_s
+        self._now_s = now_s
 
     def _update(self, view: GroupView, now_s: float) -> None:
         if view.group not in self._levels:
@@ -106,7 +106,7 @@ class PoolPolicy:
                 yield _claim(view, number, Why.AHEAD)
             for number in range(ahead, min(view.warm.max, levels.needed + levels.kept)):
                 idle_s = levels.idle_s(now_s) or 0.0
-                yield _claim(view, number, Why.KEPT, self.forecast.rate(view.group, number, idle_s))
+                yield _claim(view, number, Why.KEPT, self.forecast.rate((view.group, number), idle_s, now_s))
 
     def _needed(self, groups: Sequence[GroupView]) -> Iterator[Claim]:
         """Claims of the groups with work, in the order of whose turn it is."""

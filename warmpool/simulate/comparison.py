@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from warmpool.policy.forecast import ForecastKeepAlive
+from warmpool.policy.group_forecast import GroupForecast
 from warmpool.policy.hybrid import HistogramKeepAlive
 from warmpool.policy.keep_alive import FixedKeepAlive, KeepAlive
 from warmpool.simulate.azure import azure
@@ -44,7 +44,7 @@ class Entry:
         makers: Mapping[str, Callable[[], KeepAlive]] = {
             "fixed": lambda: FixedKeepAlive(self.setting_s),
             "histogram": lambda: HistogramKeepAlive(self.setting_s),
-            "ours": ForecastKeepAlive,
+            "ours": GroupForecast,
         }
         return Simulation(trace, makers[self.policy](), shadow_s=self.setting_s).run()
 

@@ -30,7 +30,7 @@ class _Worker:
         self.ready_s, self.running = ready_s, 0
 
 
-class _Function:
+class _Group:
     def __init__(self, cost: Cost, slots: int, levels: Levels) -> None:
         self.cost, self.slots, self.levels = cost, slots, levels
         self.running = self.starting = 0
@@ -69,8 +69,8 @@ class Simulation:
     def __init__(self, trace: Trace, policy: KeepAlive, shadow_s: float = 600.0) -> None:
         self._trace, self._policy = trace, policy
         self._meter, self._shadow = Meter(), Shadow(shadow_s)
-        self._functions = [
-            _Function(Cost(nbytes=nbytes, start_s=start_s), trace.slots, Levels(index, policy, self._shadow))
+        self._groups = [
+            _Group(Cost(nbytes=nbytes, start_s=start_s), trace.slots, Levels(index, policy, self._shadow))
             for index, (nbytes, start_s) in enumerate(zip(trace.nbytes.tolist(), trace.start_s.tolist(), strict=True))
         ]
         self._events: list[tuple[float, int, int, Callable[[float], None]]] = []
@@ -82,11 +82,14 @@ class Simulation:
     def run(self) -> Report:
         """Replay everything; what still runs at the end of the trace is run to its end, with nothing kept."""
         trace = self._trace
+        groups = None if trace.groups is None else trace.groups.tolist()
         rows = zip(trace.times_s.tolist(), trace.functions.tolist(), trace.run_s.tolist(), strict=True)
-        for number, (now_s, index, run_s) in enumerate(rows):
+        for number, (now_s, function, run_s) in enumerate(rows):
             self._until(now_s)
             self._pass(now_s)
-            self._arrive(self._functions[index], now_s, run_s, number)
+            index = function if groups is None else groups[function]
+            self._policy.arrived(index, function, now_s)
+            self._arrive(self._groups[index], now_s, run_s, number)
         self._until(trace.duration_s)
         self._pass(trace.duration_s)
         self._report.at_end(self._meter)
@@ -111,60 +114,60 @@ class Simulation:
         self._count += 1
         heapq.heappush(self._events, (when_s, kind, self._count, happen))
 
-    def _arrive(self, function: _Function, now_s: float, run_s: float, number: int) -> None:
-        worker = function.free()
-        function.waiting.append((now_s, run_s, number))
-        function.levels.need(function.needed, function.cost, now_s)
+    def _arrive(self, group: _Group, now_s: float, run_s: float, number: int) -> None:
+        worker = group.free()
+        group.waiting.append((now_s, run_s, number))
+        group.levels.need(group.needed, group.cost, now_s)
         if worker is not None:
-            self._serve(function, worker, now_s)
-        self._settle(function, now_s)
+            self._serve(group, worker, now_s)
+        self._settle(group, now_s)
 
-    def _serve(self, function: _Function, worker: _Worker, now_s: float) -> None:
-        came_s, run_s, number = function.waiting.popleft()
+    def _serve(self, group: _Group, worker: _Worker, now_s: float) -> None:
+        came_s, run_s, number = group.waiting.popleft()
         if not worker.running:
-            self._meter.begin(function.cost.nbytes)
+            self._meter.begin(group.cost.nbytes)
         worker.running += 1
-        function.running += 1
+        group.running += 1
         self._report.served(number, wait_s=now_s - came_s, cold=worker.ready_s > came_s)
-        self._at(now_s + run_s, _Kind.DONE, partial(self._done, function, worker))
+        self._at(now_s + run_s, _Kind.DONE, partial(self._done, group, worker))
 
-    def _done(self, function: _Function, worker: _Worker, now_s: float) -> None:
+    def _done(self, group: _Group, worker: _Worker, now_s: float) -> None:
         worker.running -= 1
-        function.running -= 1
+        group.running -= 1
         if not worker.running:
-            self._meter.end(function.cost.nbytes)
-        if function.waiting:
-            self._serve(function, worker, now_s)
-        function.levels.need(function.needed, function.cost, now_s)
-        self._settle(function, now_s)
+            self._meter.end(group.cost.nbytes)
+        if group.waiting:
+            self._serve(group, worker, now_s)
+        group.levels.need(group.needed, group.cost, now_s)
+        self._settle(group, now_s)
 
-    def _ready(self, function: _Function, now_s: float) -> None:
-        function.starting -= 1
-        self._meter.ready(function.cost.nbytes)
+    def _ready(self, group: _Group, now_s: float) -> None:
+        group.starting -= 1
+        self._meter.ready(group.cost.nbytes)
         worker = _Worker(now_s)
-        function.workers.append(worker)
-        while function.waiting and worker.running < function.slots:
-            self._serve(function, worker, now_s)
-        self._settle(function, now_s)
+        group.workers.append(worker)
+        while group.waiting and worker.running < group.slots:
+            self._serve(group, worker, now_s)
+        self._settle(group, now_s)
 
-    def _edge(self, function: _Function, now_s: float) -> None:
-        if function.edge_s == now_s:  # else another one has taken its place
-            function.edge_s = math.inf
-            function.levels.look(function.cost, now_s)
-            self._settle(function, now_s)
+    def _edge(self, group: _Group, now_s: float) -> None:
+        if group.edge_s == now_s:  # else another one has taken its place
+            group.edge_s = math.inf
+            group.levels.look(group.cost, now_s)
+            self._settle(group, now_s)
 
-    def _settle(self, function: _Function, now_s: float) -> None:
+    def _settle(self, group: _Group, now_s: float) -> None:
         """Start what is wanted and is not there; end what waits and is not wanted."""
-        surplus = function.surplus
+        surplus = group.surplus
         for _ in range(-surplus):
-            function.starting += 1
-            self._meter.start(function.cost.nbytes)
-            self._at(now_s + function.cost.start_s, _Kind.READY, partial(self._ready, function))
+            group.starting += 1
+            self._meter.start(group.cost.nbytes)
+            self._at(now_s + group.cost.start_s, _Kind.READY, partial(self._ready, group))
         if surplus > 0:
-            for worker in [worker for worker in function.workers if not worker.running][:surplus]:
-                function.workers.remove(worker)
-                self._meter.retire(function.cost.nbytes)
-        edge_s = function.levels.edge_s
-        if edge_s < function.edge_s:
-            function.edge_s = edge_s
-            self._at(edge_s, _Kind.EDGE, partial(self._edge, function))
+            for worker in [worker for worker in group.workers if not worker.running][:surplus]:
+                group.workers.remove(worker)
+                self._meter.retire(group.cost.nbytes)
+        edge_s = group.levels.edge_s
+        if edge_s < group.edge_s:
+            group.edge_s = edge_s
+            self._at(edge_s, _Kind.EDGE, partial(self._edge, group))

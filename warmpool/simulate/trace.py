@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,10 @@ class Trace:
         times_s: float64 (arrival,): when each request arrives, ascending.
         functions: int64 (arrival,): which function it is for.
         run_s: float64 (arrival,): how long it runs.
-        nbytes: float64 (function,): memory of one worker.
-        start_s: float64 (function,): how long a worker takes to start.
+        nbytes: float64 (group,): memory of one worker.
+        start_s: float64 (group,): how long a worker takes to start.
         slots: How many requests one worker runs at once.
+        groups: int64 (function,): whose workers serve each function; None: each has workers of its own.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Trace:
     nbytes: Floats
     start_s: Floats
     slots: int = 1
+    groups: NDArray[np.int64] | None = None
 
 
 Gaps = Callable[[np.random.Generator, int], Floats]
@@ -99,6 +101,22 @@ def by_daylight(times_s: Floats, duration_s: float, depth: float, phase: float =
     intensity = 1.0 - depth * np.cos(2 * np.pi * (grid / DAY_S - phase))
     passed = np.append(0.0, np.cumsum((intensity[1:] + intensity[:-1]) / 2))
     return np.interp(times_s, passed * duration_s / passed[-1], grid)
+
+
+def share_workers(trace: Trace, count: int) -> Trace:
+    """The same arrivals, but every so many functions share workers, which hold as much as the largest of them.
+
+    Args:
+        trace: In which none do.
+        count: How many functions a group has.
+    """
+    first = np.arange(0, len(trace.nbytes), count)
+    return replace(
+        trace,
+        groups=np.arange(len(trace.nbytes)) // count,
+        nbytes=np.maximum.reduceat(trace.nbytes, first),
+        start_s=np.maximum.reduceat(trace.start_s, first),
+    )
 
 
 def merged(

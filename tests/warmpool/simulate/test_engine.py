@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmpool.policy.forecast import ForecastKeepAlive
+from warmpool.policy.group_forecast import GroupForecast
 from warmpool.policy.hybrid import HistogramKeepAlive
 from warmpool.policy.keep_alive import FixedKeepAlive, KeepAlive
 from warmpool.policy.price import Price
 from warmpool.simulate.engine import Simulation
-from warmpool.simulate.trace import Trace, simple
+from warmpool.simulate.trace import Trace, share_workers, simple
 
 
 def trace(*arrivals: tuple[float, int, float], duration_s: float = 1000.0, slots: int = 1) -> Trace:
@@ -65,6 +66,25 @@ def test_functions_do_not_share_workers():
     assert report.cold.tolist() == [True, True]
 
 
+def test_functions_of_a_group_share_workers():
+    apart = trace((0, 0, 5), (50, 1, 5), (100, 2, 5), slots=2)
+    report = Simulation(share_workers(apart, 2), FixedKeepAlive(600)).run()
+    assert report.cold.tolist() == [True, False, True]
+    assert report.starts == 2
+
+
+def test_functions_that_share_workers_are_forecast_apart():
+    """Two timers, each of which takes minutes to come again, and never at a time that the other one would tell."""
+    timers = [(700.0 * turn, 0, 1.0) for turn in range(60)] + [(1100.0 * turn + 333.0, 1, 1.0) for turn in range(38)]
+    shared = share_workers(trace(*timers, duration_s=42_000), 2)
+    price = 1 / 300
+    apart = Simulation(shared, GroupForecast(Price(price))).run()
+    together = Simulation(shared, ForecastKeepAlive(Price(price))).run()
+    assert not apart.cold[60:].any()
+    assert apart.cold.sum() < together.cold.sum()
+    assert apart.idle < 0.85 * together.idle
+
+
 def test_a_request_that_a_busy_worker_takes_first_is_not_cold():
     # The second waits for a start of a second, but the first is done after 0.2.
     report = Simulation(trace((0, 0, 0.5), (1.3, 0, 5)), FixedKeepAlive(600)).run()
@@ -81,13 +101,14 @@ def test_a_timer_is_ready_when_it_comes():
     assert report.idle < 0.6 * 18_000  # the first ones are learnt from
 
 
-POLICIES = {"fixed": FixedKeepAlive, "histogram": HistogramKeepAlive, "ours": ForecastKeepAlive}
+POLICIES = {"fixed": FixedKeepAlive, "histogram": HistogramKeepAlive, "ours": GroupForecast}
 
 
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
     arrival = st.tuples(st.floats(0, 900), st.integers(0, 3), st.floats(0.001, 400))
-    return trace(*draw(st.lists(arrival, min_size=1, max_size=40)), slots=draw(st.integers(1, 3)))
+    apart = trace(*draw(st.lists(arrival, min_size=1, max_size=40)), slots=draw(st.integers(1, 3)))
+    return share_workers(apart, draw(st.integers(1, 3)))
 
 
 @given(traces(), st.sampled_from(sorted(POLICIES)))
