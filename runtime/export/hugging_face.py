@@ -231,7 +231,9 @@ def _on_hub(place: str, downloads: Path) -> _Place:
     folder = from_hub(Wanted(source=Source.parse(source), members=("config.json",), downloads=downloads))
     config = ModelConfig.read(folder / "config.json")
     name = repo.rpartition("/")[2]
-    return _Place(source, name, _wanted(listing.files), config, listing.commit, {}, _spdx(listing.license))
+    files = _wanted(listing.files)
+    digests = {file.path: listing.digests[file.path] for file in files if file.path in listing.digests}
+    return _Place(source, name, files, config, listing.commit, digests, _spdx(listing.license))
 
 
 def _wanted(files: Iterable[str]) -> tuple[RawFile, ...]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bus.errors import EngineError, ModelCorruptError
 from runtime.repository.durable import sync
 from runtime.repository.lock import exclusive
-from runtime.repository.partfile import PartFile
+from runtime.repository.partfile import PENDING, PartFile
 from runtime.repository.progress import OnBytes, silent
 from runtime.repository.ranges import TransferConfig
 from runtime.repository.transfer import Transfer, shown
 
 if TYPE_CHECKING:
     import httpx
+
+_LEFT_S = 7 * 86_400.0
 
 
 def sha256_of(path: Path) -> str:
@@ -63,6 +67,14 @@ def download(
             return target
     except OSError as error:
         raise _unwritable(target, error) from error
+
+
+def sweep(downloads: Path) -> None:
+    """Remove what was begun and left a week ago; nobody will go on with it."""
+    for path in downloads.rglob(f"*{PENDING[0]}") if downloads.is_dir() else ():
+        with suppress(OSError):  # another one may be at it, or the folder read-only
+            if time.time() - path.stat().st_mtime > _LEFT_S:
+                PartFile(path.with_suffix(""), 1).discard()
 
 
 def _bring(transfer: Transfer, part: PartFile, url: str, sha256: str | None) -> None:

@@ -5,6 +5,7 @@ Source: `GET /api/models/{repo}/revision/{revision}` of the Hub API, https://hug
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,12 +21,14 @@ class HubListing:
         repo: `org/name`.
         commit: Its id, whatever branch or tag was asked for.
         files: Paths in it.
+        digests: SHA-256 of those that the hub knows it of: large files, such as weights.
         license: SPDX id or another name; None: it does not say.
     """
 
     repo: str
     commit: str
     files: tuple[str, ...]
+    digests: Mapping[str, str]
     license: str | None
 
 
@@ -42,7 +45,7 @@ def list_hub(repo: str, revision: str) -> HubListing:
     import httpx
 
     endpoint, token = hub_endpoint()
-    url = f"{endpoint}/api/models/{repo}/revision/{quote(revision, safe='')}"
+    url = f"{endpoint}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         response = httpx.get(url, headers=headers, follow_redirects=True, timeout=60.0)
@@ -50,7 +53,10 @@ def list_hub(repo: str, revision: str) -> HubListing:
         about = response.json()
         card = about.get("cardData") or {}
         files = tuple(str(one["rfilename"]) for one in about["siblings"])
-        return HubListing(repo, str(about["sha"]), files, card.get("license"))
+        digests = {
+            str(one["rfilename"]): str(one["lfs"]["sha256"]) for one in about["siblings"] if one.get("lfs") is not None
+        }
+        return HubListing(repo, str(about["sha"]), files, digests, card.get("license"))
     except httpx.HTTPStatusError as error:
         status = error.response.status_code
         raise ModelSourceError(f"hf://{repo}@{revision} answers {status}", retryable=status >= 500) from error

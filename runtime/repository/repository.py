@@ -12,6 +12,7 @@ from bus.contracts import ModelManifest
 from bus.errors import EngineError, ModelCorruptError, ModelNotFoundError
 from runtime.repository.aliases import Aliases
 from runtime.repository.catalog import Catalog, CatalogEntry, builtin_catalog
+from runtime.repository.download import sweep
 from runtime.repository.location import ALIASES, GRAPHS, default_downloads, default_root
 from runtime.repository.lock import exclusive
 from runtime.repository.manifest_file import complete, problems_of, read_manifest, update_manifest
@@ -229,6 +230,7 @@ class Repository:
             # Only the holder of this model's lock stages it, so whatever is there was left by a dead process.
             for stale in (self.root / ".staging").glob(f"{entry.id}@*"):
                 shutil.rmtree(stale, ignore_errors=True)
+            sweep(self.downloads)
             needs = {name: self.folder(self.resolve(name)) for name in entry.needs}
             return make(
                 entry,

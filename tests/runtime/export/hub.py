@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 COMMIT = "0123456789abcdef"
 
@@ -18,12 +19,14 @@ class Hub:
     Attributes:
         folder: The folder.
         listing: What the listing says instead of the truth; None: the truth.
+        damaged: Names of files that are sent with their last byte missing.
         asked: Paths of all requests.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.listing: bytes | None = None
+        self.damaged: set[str] = set()
         self.asked: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
@@ -46,12 +49,23 @@ class Hub:
     def answer(self, path: str) -> bytes | None:
         """The body of an answer; None: there is no such thing."""
         self.asked.append(path)
-        if path in ("/api/models/tiny/Chat/revision/main", "/api/models/tiny/Chat/revision/v1"):
-            files = [{"rfilename": file.name} for file in sorted(self.folder.iterdir())]
+        place, _, query = path.partition("?")
+        if place in ("/api/models/tiny/Chat/revision/main", "/api/models/tiny/Chat/revision/v1"):
+            files = [_listed(file, query == "blobs=true") for file in sorted(self.folder.iterdir())]
             truth = {"sha": COMMIT, "siblings": files, "cardData": {"license": "mit"}}
             return self.listing if self.listing is not None else json.dumps(truth).encode()
         file = self.folder / path.rpartition("/")[2]
-        return file.read_bytes() if path.startswith(f"/tiny/Chat/resolve/{COMMIT}/") and file.is_file() else None
+        if not path.startswith(f"/tiny/Chat/resolve/{COMMIT}/") or not file.is_file():
+            return None
+        return file.read_bytes()[: -1 if file.name in self.damaged else None]
+
+
+def _listed(file: Path, digests: bool) -> dict[str, Any]:
+    """As the hub lists a file; it keeps digests of those that are large, when it is asked for them."""
+    if not digests or file.suffix != ".safetensors":
+        return {"rfilename": file.name}
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return {"rfilename": file.name, "lfs": {"sha256": digest, "size": file.stat().st_size, "pointerSize": 134}}
 
 
 def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.contracts import ModelManifest
-from bus.errors import InvalidInputError, ModelSourceError, ModelUnsupportedError
+from bus.errors import InvalidInputError, ModelCorruptError, ModelSourceError, ModelUnsupportedError
 from runtime.export.hugging_face import BuildOptions, entry_of
 from runtime.repository import Catalog, Repository
 from tests.runtime.export.folders import chat_folder
@@ -45,6 +45,15 @@ def test_a_repository_in_several_files_is_built_from_one_commit(place: str, hub:
     assert built.source == (f"hf://tiny/Chat@{COMMIT}",)
     assert sum(path.endswith(".safetensors") for path in hub.asked) > 1
     assert build(place, tmp_path) == built
+
+
+def test_weights_of_another_digest_than_the_hub_says_are_refused_and_read_again(hub: Hub, tmp_path: Path) -> None:
+    shard = sorted(hub.folder.glob("*.safetensors"))[-1].name
+    hub.damaged.add(shard)
+    with pytest.raises(ModelCorruptError, match=rf"{shard} has sha256"):
+        build("hf://tiny/Chat", tmp_path)
+    hub.damaged.clear()
+    assert build("hf://tiny/Chat", tmp_path).ref == "chat@1"
 
 
 def test_a_repository_that_is_not_there_is_no_reason_to_try_again(hub: Hub, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import threading
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -177,6 +178,17 @@ def test_a_file_source_is_read_where_it_lies(tmp_path: Path) -> None:
     models = repository(tmp_path, entry(sources=[source]))
     (pulled,) = models.pull("tiny")
     assert models.file(pulled, "model.bin").read_bytes() == b"here"
+
+
+def test_what_a_killed_pull_of_another_model_left_is_removed_after_a_week(index: IndexServer, tmp_path: Path) -> None:
+    left = {age: tmp_path / "downloads" / "npm" / f"{age}.tgz.part" for age in ("old", "new")}
+    for part in left.values():
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(b"x")
+        part.with_suffix(".parts").write_text("{}\n")
+    os.utime(left["old"], (0, 0))
+    repository(tmp_path).pull("tiny")
+    assert {path.name for path in left["new"].parent.iterdir()} == {"new.tgz.part", "new.tgz.parts"}
 
 
 def test_a_member_outside_its_folder_is_refused(tmp_path: Path) -> None:
