@@ -165,21 +165,24 @@ async def test_a_worker_is_kept_for_as_long_as_a_deployer_wishes(tmp_path: Path)
 
 
 async def test_what_comes_to_workers_is_told_by_function_and_lane(tmp_path: Path) -> None:
-    class Noting(PoolPolicy):
-        came: Counter[tuple[str, ...]] = Counter()
+    came = Counter[tuple[str, ...]]()
 
+    class Noting(PoolPolicy):
         def arrived(self, group: str, function: str, lane: str, now_s: float, count: int = 1) -> None:
             super().arrived(group, function, lane, now_s, count)
-            self.came[group, function, lane] += count
+            came[group, function, lane] += count
 
-    policy, settings = Noting(), {"one": WarmSpec(min=1)}
-    async with running(tmp_path) as pool, MemoryBus() as bus:
-        async with Governor(pool, bus, [spec("one.work", "one")], settings, policy=policy):
-            (worker,) = await pool.reach("one")
-            for number, lane in enumerate([Lane.BATCH, Lane.INTERACTIVE, Lane.BATCH]):
-                worker.record.begin(str(number), subject=subjects.work("one.work", lane))
-            await until(lambda: policy.came.total() == 3)
-    assert policy.came == {("one", "one.work", "batch"): 2, ("one", "one.work", "interactive"): 1}
+    functions, settings = [spec("one.work", "one")], {"one": WarmSpec(min=1)}
+    async with (
+        running(tmp_path) as pool,
+        MemoryBus() as bus,
+        Governor(pool, bus, functions, settings, policy=Noting()),
+    ):
+        (worker,) = await pool.reach("one")
+        for number, lane in enumerate([Lane.BATCH, Lane.INTERACTIVE, Lane.BATCH]):
+            worker.record.begin(str(number), subject=subjects.work("one.work", lane))
+        await until(lambda: came.total() == 3)
+    assert came == {("one", "one.work", "batch"): 2, ("one", "one.work", "interactive"): 1}
 
 
 @pytest.mark.parametrize("tier", [Warmth.TEMPLATE, Warmth.PRIMED])
