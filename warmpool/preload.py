@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
+from bus.errors import PipelineInvalidError
+from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.registry import load_functions
 from runtime.engines.providers import installed
 from runtime.repository.catalog import builtin_catalog
@@ -27,12 +31,13 @@ PACKAGES = (
 """Of ours, with all that is below them: stages import them when they load a model."""
 
 
-def preload(modules: Iterable[str] = (), device: str = "auto") -> Mapping[str, str]:
+def preload(modules: Iterable[str] = (), device: str = "auto", pipelines: Iterable[Path] = ()) -> Mapping[str, str]:
     """Import it all.
 
     Args:
         modules: Packages with functions of the deployer's own.
         device: What models will run on.
+        pipelines: Folders of the deployer's own pipelines.
 
     Returns:
         What the pool is told: under `unsafe`, why workers are not to be forked; empty when they are.
@@ -43,8 +48,10 @@ def preload(modules: Iterable[str] = (), device: str = "auto") -> Mapping[str, s
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(found.name)
     importlib.import_module("PIL.Image").preinit()  # the plug-ins of common formats
-    load_functions(modules)
+    functions = load_functions(modules)
     builtin_catalog()
+    with suppress(PipelineInvalidError):  # which whoever serves it says
+        Pipelines.load(functions, (BUILT_IN, *pipelines))
     chosen = installed()[0] if device == "auto" else device
     # A process that has forked cannot use what its parent has begun with a GPU.
     return {"unsafe": "" if chosen == "cpu" else f"models run on {chosen}, whose context cannot be forked"}

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 
 from bus.contracts.codec import decode, encode
@@ -37,7 +38,7 @@ class Pipelines:
             if not folder.is_dir():
                 raise PipelineInvalidError(f"no folder {folder} of pipelines; name one that is there", path=str(folder))
         paths = [path for folder in searched for path in sorted(folder.glob("*.yaml"))]
-        return cls(parse_file(path, registry) for path in paths)
+        return cls(_parsed(path, path.stat().st_mtime_ns, path.stat().st_size, registry) for path in paths)
 
     def get(self, name: str) -> Plan:
         """The plan of a pipeline.
@@ -57,6 +58,12 @@ class Pipelines:
     async def announce(self, bucket: KeyValue) -> None:
         """Write every plan to the bus, so that workers find it by its digest."""
         await asyncio.gather(*(bucket.put(plan.digest, encode(plan)) for plan in self._plans.values()))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(path: Path, mtime_ns: int, nbytes: int, registry: Registry) -> Plan:
+    """The plan in a file as it is now; workers have what their template has read."""
+    return parse_file(path, registry)
 
 
 class PlanCache:

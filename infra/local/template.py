@@ -32,7 +32,10 @@ def main(control: int) -> None:
     def become(request: Mapping[str, Any], channel: socket.socket, descriptors: Sequence[int]) -> int:
         return serve_forked(settings, str(request["group"]), channel, descriptors)
 
-    serve_template(socket.socket(fileno=control), lambda: preload(settings.modules, settings.device), become)
+    def imports() -> Mapping[str, str]:
+        return preload(settings.modules, settings.device, settings.pipeline_folders)
+
+    serve_template(socket.socket(fileno=control), imports, become)
 
 
 def serve_forked(settings: Settings, group: str, channel: socket.socket, descriptors: Sequence[int]) -> int:

@@ -23,3 +23,10 @@ def test_a_later_folder_replaces_pipelines_of_an_earlier_one(tmp_path: Path) -> 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(PipelineInvalidError, match="nowhere of pipelines"):
         Pipelines.load(word_functions(Log()), [tmp_path / "nowhere"])
+
+
+def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    functions = word_functions(Log())
+    for description in ("as it was", "and as it is now"):
+        (tmp_path / "diamond.yaml").write_text(yaml.safe_dump({**DIAMOND, "description": description}))
+        assert Pipelines.load(functions, [tmp_path]).get("diamond").description == description
