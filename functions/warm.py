@@ -47,8 +47,9 @@ class WarmSpec:
     """How warm a function is kept.
 
     Attributes:
-        min: Workers that are always there; 0: it scales to zero.
-        max: The most workers that a host runs for it.
+        min: Workers that are always there, on all hosts together; 0: it scales to zero.
+        max: The most workers, on all hosts together, as Knative's `max-scale` and KEDA's `maxReplicaCount` mean it. How
+            many one host runs follows from its memory. While hosts learn of each other there may be one too many.
         keep_alive_s: Seconds that a worker without work is kept at least. None: for as long as the forecast finds the
             next request likely enough, and never more memory over time than ten minutes for everybody would take.
         tier: How ready the workers are that wait.

@@ -146,10 +146,7 @@ class Governor:
             return views
         requests = {name: max(group.requests.values(), default=0) for name, group in self._groups.items()}
         parts = await self._scaler.parts(views, requests)
-        return [
-            replace(view, share=parts[view.group].share, leads=parts[view.group].leads) if view.group in parts else view
-            for view in views
-        ]
+        return [replace(view, **parts[view.group]._asdict()) if view.group in parts else view for view in views]
 
     async def _look(self, group: Group) -> None:
         """How a group's workers are, and where it cannot be told from them, what waits for them."""

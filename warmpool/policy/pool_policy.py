@@ -59,8 +59,7 @@ class PoolPolicy:
         admitted = admit(self._claims(groups, now_s), room_nbytes)
         targets = {view.group: self._target(view, admitted[view.group], now_s) for view in groups}
         self._waiting_nbytes = sum(
-            max(0, view.alive - max(view.warm.min, self._levels[view.group].needed)) * view.cost.nbytes
-            for view in groups
+            max(0, view.alive - max(view.floor, self._levels[view.group].needed)) * view.cost.nbytes for view in groups
         )
         return Decision(targets=targets, look_again_s=self._look_again(groups, now_s))
 
@@ -84,27 +83,27 @@ class PoolPolicy:
     def _workers(self, view: GroupView, requests: int, now_s: float) -> int:
         """How many workers requests need that run or wait, and those that come at this rate behind them."""
         if view.share is not None:
-            return min(view.warm.max, view.share)
+            return min(view.ceiling, view.share)
         if not requests:
             return 0
         target_wait_s = view.warm.target_wait_ms / 1e3
         now = for_backlog(requests, view.slots, view.service_s, target_wait_s)
         rate_per_s = self._rates[view.group].at(now_s)
         steady = for_rate(rate_per_s, view.slots, view.service_s, target_wait_s) if target_wait_s else now
-        return min(view.warm.max, max(now, steady))
+        return min(view.ceiling, max(now, steady))
 
     def _claims(self, groups: Sequence[GroupView], now_s: float) -> Iterator[Claim]:
         for view in groups:
-            for number in range(view.warm.min):
+            for number in range(view.floor):
                 yield _claim(view, number, Why.MINIMUM)
         yield from self._needed(groups)
         for view in groups:
             levels = self._levels[view.group]
-            there = max(view.warm.min, levels.needed)
-            ahead = max(there, min(view.warm.max, int(self._is_ahead(view, now_s))))
+            there = max(view.floor, levels.needed)
+            ahead = max(there, min(view.ceiling, int(self._is_ahead(view, now_s))))
             for number in range(there, ahead):
                 yield _claim(view, number, Why.AHEAD)
-            for number in range(ahead, min(view.warm.max, levels.needed + levels.kept)):
+            for number in range(ahead, min(view.ceiling, levels.needed + levels.kept)):
                 idle_s = levels.idle_s(now_s) or 0.0
                 yield _claim(view, number, Why.KEPT, self.forecast.rate((view.group, number), idle_s, now_s))
 
@@ -118,7 +117,7 @@ class PoolPolicy:
                 share = math.ceil(self._levels[view.group].needed * count / max(1, requests))
                 if share:
                     wanted[tenant][view.group] = share
-        number = {view.group: view.warm.min for view in groups}
+        number = {view.group: view.floor for view in groups}
         for _, group in in_turn(wanted, {view.group: view.cost.nbytes for view in groups}):
             if number[group] < self._levels[group].needed:
                 yield _claim(views[group], number[group], Why.NEEDED)
@@ -140,14 +139,14 @@ class PoolPolicy:
             self._surplus_since.pop(view.group, None)
             return Target(workers=admitted, tier=view.warm.tier, why=self._why(view, levels))
         since_s = self._surplus_since.setdefault(view.group, now_s)
-        wanted = max(view.warm.min, levels.needed + levels.kept)
-        squeezed = admitted < min(wanted, view.warm.max)  # there is no room for all that there should be
+        wanted = max(view.floor, levels.needed + levels.kept)
+        squeezed = admitted < min(wanted, view.ceiling)  # there is no room for all that there should be
         if unknown or (not squeezed and now_s < since_s + self._linger_s(view)):
             return Target(workers=view.alive, tier=view.warm.tier, why="unknown" if unknown else "lingers")
         return Target(workers=admitted, tier=view.warm.tier, why="no room" if squeezed else self._why(view, levels))
 
     def _why(self, view: GroupView, levels: Levels) -> str:
-        return f"needed {levels.needed}, kept {levels.kept}, min {view.warm.min}"
+        return f"needed {levels.needed}, kept {levels.kept}, min {view.floor}"
 
     def _linger_s(self, view: GroupView) -> float:
         """How long nothing is stopped after it became too much: load goes up and down within a start's time."""

@@ -24,6 +24,8 @@ class GroupView:
         waiting: Requests that no worker has; None: not known, so nothing is changed.
         share: Workers that are this host's part of what all hosts together need; None: it is the only one.
         leads: Whether this host, of all, is to be ready for a request that is on its way.
+        least: Workers that are always there on this host; None: as `warm` says.
+        most: The most workers on this host; None: as `warm` says.
         tenants: How many of them are whose; empty: all of one tenant.
     """
 
@@ -37,7 +39,19 @@ class GroupView:
     waiting: int | None
     share: int | None = None
     leads: bool = True
+    least: int | None = None
+    most: int | None = None
     tenants: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def floor(self) -> int:
+        """Workers that are always there on this host."""
+        return self.warm.min if self.least is None else self.least
+
+    @property
+    def ceiling(self) -> int:
+        """The most workers on this host."""
+        return self.warm.max if self.most is None else self.most
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,10 +27,14 @@ class Part(NamedTuple):
     Attributes:
         share: Workers that are its part of what all hosts together need.
         leads: Whether a single worker would be its part.
+        least: Its part of those that are always there, on all hosts together.
+        most: What the others leave of the most on all hosts together.
     """
 
     share: int
     leads: bool
+    least: int
+    most: int
 
 
 class Scaler:
@@ -61,11 +65,14 @@ class Scaler:
         self._watch: Subscription
 
     async def __aenter__(self) -> Self:
-        """Tell the others, and listen to them.
+        """Look who is there, tell them, and listen to them.
 
         Raises:
             BusUnavailableError: (retryable) the bus does not answer.
         """
+        # Known before anything is decided: else every host that comes would start the least for a moment.
+        for host, data in (await self._bucket.entries()).items():
+            self._on_entry(host, data)
         await self._teller.__aenter__()
         self._watch = await self._bucket.watch(self._on_entry)
         return self
@@ -107,9 +114,21 @@ class Scaler:
             return {}
         hosts = [*others, self._capacity()]
         demands = {view.group: _demand(view, hosts) for view in views}
-        shares = assign(hosts, demands)[self._host]
-        firsts = assign(hosts, {group: replace(demand, requests=1) for group, demand in demands.items()})[self._host]
-        return {group: Part(share=share, leads=firsts[group] > 0) for group, share in shares.items()}
+
+        def mine(**changes: int) -> dict[str, int]:
+            changed = {group: replace(demand, **changes) for group, demand in demands.items()}
+            return assign(hosts, changed)[self._host]
+
+        shares, firsts, idle = mine(least=0), mine(least=0, requests=1), mine(requests=0)
+        return {
+            view.group: Part(
+                share=shares[view.group],
+                leads=firsts[view.group] > 0,
+                least=idle[view.group],
+                most=max(shares[view.group], view.warm.max - _alive(view.group, others)),
+            )
+            for view in views
+        }
 
     def _capacity(self) -> Capacity:
         return Capacity(host=self._host, room_nbytes=self._room_nbytes, groups=self._groups, renewed_s=self._clock())
@@ -153,4 +172,9 @@ def _demand(view: GroupView, hosts: Sequence[Capacity]) -> Demand:
     """What is asked for: the most that any host has seen, since not all look at the same time."""
     seen = [one.groups[view.group] for one in hosts if view.group in one.groups]
     requests = max(sum(one.running for one in seen), *(one.requests for one in seen))
-    return Demand(requests=requests, target_wait_s=view.warm.target_wait_ms / 1e3)
+    target_wait_s = view.warm.target_wait_ms / 1e3
+    return Demand(requests=requests, target_wait_s=target_wait_s, least=view.warm.min, most=view.warm.max)
+
+
+def _alive(group: str, hosts: Iterable[Capacity]) -> int:
+    return sum(one.groups[group].alive for one in hosts if group in one.groups)

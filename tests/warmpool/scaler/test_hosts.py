@@ -71,3 +71,22 @@ async def test_the_work_of_a_host_that_leaves_is_taken_over(tmp_path: Path) -> N
         await until(lambda: both.counts() == {"a": 1, "b": 0})
         await both.leave("a")
         await until(lambda: both.counts() == {"b": 1})
+
+
+async def test_the_most_is_of_all_hosts_together(tmp_path: Path) -> None:
+    async with hosts(tmp_path, WarmSpec(max=3, target_wait_ms=0), "a", "b") as both:
+        await both.worlds["a"].ask("work.work", 60)  # of three slots each
+        await until(lambda: sum(both.counts().values()) == 3)
+        await both.worlds["b"].ask("b.work")
+        await until(lambda: both.counts("b")["b"] == 1)  # so the other host has looked at everything since
+        assert sum(both.counts().values()) == 3
+
+
+async def test_the_least_is_of_all_hosts_together_and_outlives_the_host_that_has_it(tmp_path: Path) -> None:
+    async with hosts(tmp_path, WarmSpec(min=1), "a", "b") as both:
+        await until(lambda: both.counts() == {"a": 1, "b": 0})
+        await both.worlds["b"].ask("b.work")
+        await until(lambda: both.counts("b")["b"] == 1)
+        assert both.counts() == {"a": 1, "b": 0}
+        await both.leave("a")
+        await until(lambda: both.counts() == {"b": 1})
