@@ -235,6 +235,12 @@ class ModelUnsupportedError(EngineError):
     code = "model_unsupported"
 
 
+class ModelTooLargeError(EngineError):
+    """A model that needs more memory than all models of its device may take together; it never fits."""
+
+    code = "model_too_large"
+
+
 class ModelSourceError(EngineError):
     """A model source that could not be read."""
 

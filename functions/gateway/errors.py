@@ -29,6 +29,7 @@ STATUSES: Mapping[str, int] = {
     "media_fetch_failed": 400,
     "pipeline_invalid": 400,
     "model_unsupported": 400,
+    "model_too_large": 400,
     "unauthorized": 401,
     "model_not_found": 404,
     "unknown_function": 404,

@@ -48,8 +48,8 @@ class Entry:
         self.model: Any = None
         self.nbytes = 0
         self.leases = self.last_used = 0
-        self.baseline: int | None = None
-        """The process's size before it was loaded, until its first runs have been measured."""
+        self.at_work = 0
+        """Leases that were handed out, and its load while that is under way."""
 
     def retire(self, lingers_until_s: float = 0.0) -> Self:
         """Let it go when its last run has ended, and not before that time."""

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from threading import Condition, Lock, RLock
 from typing import Any
 
-from bus.errors import ModelNotFoundError, OmnibusError, OverloadedError
+from bus.errors import ModelNotFoundError, ModelTooLargeError, OmnibusError, OverloadedError
 from runtime.engines.heap import give_back
 from runtime.residency.entry import Entry, Lease, ModelSource, close_all
 from runtime.residency.host import free_nbytes, resident_nbytes
 from runtime.residency.ledger import MemoryLedger
+from runtime.residency.measuring import Growth
 from runtime.residency.policy import Resident
 from runtime.residency.rooms import Rooms
 
@@ -52,7 +53,7 @@ class Residency:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rooms = Rooms(budgets or {}, ledger, free, reserve_nbytes)
-        self._resident_now = resident
+        self._growth = Growth(resident)
         self._patience_s, self._tenure_s, self._clock = patience_s, tenure_s, clock
         self._lock = Lock()
         self._moved = Condition(self._lock)
@@ -89,7 +90,8 @@ class Residency:
 
         Raises:
             ModelNotFoundError: Nothing of that name was added.
-            OverloadedError: (retryable unless it can never fit) there is no room for it, or it is of another version.
+            OverloadedError: (retryable) there is no room for it, or it is of another version.
+            ModelTooLargeError: It needs more than its whole budget.
             OmnibusError: What loading it raised.
         """
         with self._lock:
@@ -99,16 +101,11 @@ class Residency:
         return self._loaded(entry, self._patience_s)
 
     def try_lease(self, name: str, version: str | None = None) -> Lease | None:
-        """The model if it is in memory and need not make way for another one, without waiting for anything.
-
-        Args:
-            name: What it is asked for by.
-            version: As for `lease`.
-        """
+        """As `lease`, if it is in memory and need not make way for another one, without waiting for anything."""
         with self._lock:
             entry = self._version(name, version)
             ready = entry.loaded and entry.makes_way_for is None
-            return Lease(self._take(entry), self._release) if ready else None
+            return self._lease(self._take(entry)) if ready else None
 
     def warm(self, name: str) -> bool:
         """Load a model, unless it is not pinned and others would have to leave; tells whether it is in memory."""
@@ -123,8 +120,8 @@ class Residency:
                 self._take(entry)
             try:
                 self._loaded(entry).release(ran=False)
-            except OverloadedError as error:
-                log.warning("%s is loaded when it is first used: %s", name, error)
+            except (OverloadedError, ModelTooLargeError) as error:  # told again to whoever uses it
+                log.warning("%s is not loaded before it is used: %s", name, error)
                 return False
         return True
 
@@ -216,28 +213,27 @@ class Residency:
                     if refusal is None:
                         if not entry.loaded:
                             self._load(entry)
-                        return Lease(entry, self._release)
+                        return self._lease(entry)
                 self._wait_for_room(entry, refusal, until_s)
         except BaseException:
-            self._release(entry, ran=False)
+            self._give_up(entry)
             raise
         finally:
             self._call_off(entry)
 
     def _load(self, entry: Entry) -> None:
-        self._evict(entry)
-        before = self._resident_now()
-        model = entry.source.load()
-        give_back()
+        self._growth.begin(entry)
+        try:
+            model = entry.source.load()
+            give_back()
+        finally:
+            grown = self._growth.end(entry)
         with self._lock:
-            entry.model, entry.loaded, entry.loaded_s, entry.baseline = model, True, self._clock(), before
+            entry.model, entry.loaded, entry.loaded_s = model, True, self._clock()
             # What earlier processes measured includes runs, which this one has not made yet.
-            known = self._rooms.measured(entry.source) or 0
-            entry.nbytes = max(self._resident_now() - before, known) or entry.source.estimate_nbytes
-            for other in self._all:
-                if other is not entry:
-                    other.baseline = None  # what it grows by from now on may be this one's
-        self._rooms.remember(entry)
+            entry.nbytes = max(grown or 0, self._rooms.measured(entry.source) or 0) or entry.source.estimate_nbytes
+        if grown is not None:
+            self._rooms.remember(entry)
 
     def _evict(self, entry: Entry) -> OmnibusError | None:
         """Make room for a model; tells why there is none."""
@@ -271,18 +267,22 @@ class Residency:
                     one.makes_way_for = None
             self._moved.notify_all()
 
+    def _lease(self, entry: Entry) -> Lease:
+        self._growth.begin(entry)
+        return Lease(entry, self._release)
+
     def _release(self, entry: Entry, ran: bool) -> None:
-        with self._lock:
-            entry.leases -= 1
-            measured = ran and entry.loaded and entry.baseline is not None
-            if measured and entry.baseline is not None:
-                entry.nbytes = max(entry.nbytes, self._resident_now() - entry.baseline)
-                entry.unmeasured_runs -= 1
-                entry.baseline = entry.baseline if entry.unmeasured_runs else None
-            gone = self._drop_if_over(entry)
-            self._moved.notify_all()
+        measured = self._growth.end_run(entry, ran=ran)
+        self._give_up(entry)
         if measured:
             self._rooms.remember(entry)
+
+    def _give_up(self, entry: Entry) -> None:
+        """End a claim on a model, whether it was handed out or not."""
+        with self._lock:
+            entry.leases -= 1
+            gone = self._drop_if_over(entry)
+            self._moved.notify_all()
         close_all([gone])
 
     def _drop_if_over(self, entry: Entry) -> Any:
@@ -293,6 +293,6 @@ class Residency:
         return self._drop(entry)
 
     def _drop(self, entry: Entry) -> Any:
-        model, entry.model, entry.loaded, entry.baseline = entry.model, None, False, None
+        model, entry.model, entry.loaded = entry.model, None, False
         entry.makes_way_for = None
         return model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from bus.errors import OverloadedError
+from bus.errors import EngineError, ModelTooLargeError, OverloadedError
 from runtime.residency.entry import Entry, ModelSource
 from runtime.residency.ledger import MemoryLedger
 from runtime.residency.policy import Room, make_room
@@ -53,21 +53,26 @@ class Rooms:
         ]
         return room, leaving
 
-    def refused(self, entry: Entry, missing_nbytes: int, everyone: Sequence[Entry]) -> OverloadedError:
+    def refused(self, entry: Entry, missing_nbytes: int, everyone: Sequence[Entry]) -> EngineError:
         """The error of a model that there is no room for; retryable unless its budget can never hold it."""
         device, need = entry.source.device, self._need(entry.source)
         budget = self._budgets.get(device)
+        if budget is not None and need > budget:
+            return ModelTooLargeError(
+                f"{entry.name} ({', '.join(entry.source.refs)}) takes {need / 1e6:.0f} MB on {device}, and all models "
+                f"together may take {budget / 1e6:.0f} MB; raise OMNIBUS_MODEL_MEMORY or choose a smaller model",
+                need_nbytes=need,
+                budget_nbytes=budget,
+            )
         held = [one.resident() for one in everyone if one.loaded and one.source.device == device]
         holders = ", ".join(
             f"{one.name} {one.nbytes / 1e6:.0f} MB ({'pinned' if one.pinned else f'{one.leases} runs'})" for one in held
         )
         limit = "the host's memory" if budget is None else f"the budget of {budget / 1e6:.0f} MB"
-        never = budget is not None and need > budget
         return OverloadedError(
             f"no room for {entry.name} on {device}: it takes {need / 1e6:.0f} MB, {missing_nbytes / 1e6:.0f} MB more "
-            f"than {limit} has left; held by {holders or 'nobody'}" + ("; raise OMNIBUS_MODEL_MEMORY" if never else ""),
-            retryable=not never,
-            retry_after_s=None if never else _RETRY_AFTER_S,
+            f"than {limit} has left; held by {holders or 'nobody'}",
+            retry_after_s=_RETRY_AFTER_S,
             need_nbytes=need,
             missing_nbytes=missing_nbytes,
             held_by=[one.name for one in held],

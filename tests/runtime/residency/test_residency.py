@@ -9,7 +9,7 @@ from threading import Barrier, Event
 import numpy as np
 import pytest
 
-from bus.errors import ModelNotFoundError, OmnibusError, OverloadedError
+from bus.errors import ModelNotFoundError, ModelTooLargeError, OmnibusError, OverloadedError
 from runtime.engines.onnx import OnnxSession
 from runtime.residency.entry import ModelSource
 from runtime.residency.ledger import MemoryLedger
@@ -142,9 +142,13 @@ def test_a_refusal_says_what_is_needed_and_who_holds_it(host: Host) -> None:
 def test_a_model_that_can_never_fit_is_not_to_be_tried_again(host: Host) -> None:
     residency = host.residency(budget=50 * MB)
     residency.add("a", host.source("a", 200 * MB))
-    with pytest.raises(OverloadedError, match="OMNIBUS_MODEL_MEMORY") as refused:
+    said = r"a \(a@1\) takes 200 MB on cpu, and all models together may take 50 MB; raise OMNIBUS_MODEL_MEMORY"
+    with pytest.raises(ModelTooLargeError, match=said) as refused:
         residency.lease("a")
     assert not refused.value.retryable
+    assert refused.value.details == {"need_nbytes": 200 * MB, "budget_nbytes": 50 * MB}
+    assert not residency.warm("a")
+    assert host.loads == []
 
 
 def test_a_host_without_memory_refuses_before_it_loads(host: Host) -> None:
@@ -170,8 +174,40 @@ def test_what_was_measured_counts_the_next_time_and_not_what_was_guessed(host: H
     assert ledger.get("digest") == 375 * MB
     again = Host().residency(budget=320 * MB, ledger=MemoryLedger(tmp_path / "memory.json"))
     again.add("a", host.source("a", 300 * MB, key="digest", estimate=MB))
-    with pytest.raises(OverloadedError, match="375 MB"):
+    with pytest.raises(ModelTooLargeError, match="375 MB"):
         again.lease("a")
+
+
+def test_what_others_take_meanwhile_is_not_counted(host: Host, tmp_path: Path) -> None:
+    ledger = MemoryLedger(tmp_path / "memory.json")
+    residency = host.residency(ledger=ledger)
+    for name in "ab":
+        residency.add(name, host.source(name, 100 * MB, key=name))
+        assert residency.warm(name)
+    with residency.lease("a"):
+        with residency.lease("b"):
+            host.used += 40 * MB  # of either
+        host.used += 40 * MB  # of a, which began beside b
+    assert (ledger.get("a"), ledger.get("b")) == (100 * MB, 100 * MB)
+    with residency.lease("a"):
+        host.used += 7 * MB
+    host.used += 90 * MB  # of no model
+    with residency.lease("b"):
+        host.used += 5 * MB
+    assert (ledger.get("a"), ledger.get("b")) == (107 * MB, 105 * MB)
+
+
+def test_a_model_that_is_loaded_while_another_one_runs_takes_what_it_may_until_it_was_measured(
+    host: Host, tmp_path: Path
+) -> None:
+    ledger = MemoryLedger(tmp_path / "memory.json")
+    residency = host.residency(ledger=ledger)
+    residency.add("a", host.source("a", 10 * MB))
+    residency.add("b", host.source("b", 100 * MB, key="b", estimate=120 * MB))
+    with residency.lease("a"):
+        use(residency, "b")
+    assert residency.residents()[1].nbytes == 120 * MB
+    assert ledger.get("b") is None
 
 
 def test_warming_puts_nobody_out(host: Host) -> None:

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from bus.errors import OverloadedError
+from bus.errors import ModelTooLargeError, OverloadedError
 from runtime.residency.residency import Residency
 from tests.runtime.residency.test_residency import MB, Host, names, use
 
@@ -64,5 +64,5 @@ def test_nobody_waits_for_what_will_not_fit_when_all_runs_have_ended() -> None:
     host = Host()
     residency = patient(host, patience_s=3600)
     residency.add("large", host.source("large", 301 * MB))
-    with residency.lease("a"), pytest.raises(OverloadedError, match="raise OMNIBUS_MODEL_MEMORY"):
+    with residency.lease("a"), pytest.raises(ModelTooLargeError, match="raise OMNIBUS_MODEL_MEMORY"):
         residency.lease("large")
