@@ -65,7 +65,7 @@ class NatsBus:
             return
         client, self._client = self._client, None
         async with AsyncExitStack() as stack:  # whatever fails, the rest is closed, too
-            stack.push_async_callback(client.close)
+            stack.push_async_callback(self._disconnect, client)
             stack.push_async_callback(self._flush, client)
             stack.push_async_callback(self._heartbeats.close)
             for consumer in self._consumers:
@@ -80,6 +80,12 @@ class NatsBus:
                 await client.flush(timeout=2)
         except Exception as failure:
             log.warning("closing: what was buffered may be lost: %s", failure)
+
+    async def _disconnect(self, client: Client) -> None:
+        try:
+            await client.close()
+        except OSError as failure:  # the server has gone before us
+            log.info("closing: %s", failure)
 
     async def setup(self) -> None:
         """Make every log and bucket of the system exist; safe to call from many processes at once."""

@@ -2,21 +2,23 @@
 
 KEDA's `metrics-api` trigger reads one number: `url: …/v1/scaling/encode`, `valueLocation: workers`, `targetValue: "1"`.
 Its `cooldownPeriod` is the keep-alive. An error is no number: KEDA and the HPA behind it leave everything as it is.
+`max` and `min` are of all hosts together, as KEDA's `maxReplicaCount` and `minReplicaCount` are.
 
-Source: KEDA 2.x documentation, "Metrics API" scaler.
+Source: KEDA 2.x documentation, "Metrics API" scaler; its HTTP timeout is 3 s by default.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request
 
 from bus.contracts import Capacity, Lease, WorkerState
 from bus.contracts.codec import decode
-from bus.errors import UnknownFunctionError
+from bus.errors import BusUnavailableError, UnknownFunctionError
 from functions.deployment import Deployment, group_settings, read_deployment
 from functions.gateway.services import GatewayServices, config_of, services_of
 from functions.spec import FunctionSpec
@@ -24,6 +26,8 @@ from functions.staffing import USUAL_SERVICE_S, for_backlog
 from functions.warm import WarmSpec
 
 router = APIRouter(tags=["health"])
+
+_PATIENCE_S = 2.0
 
 
 @router.get("/v1/scaling")
@@ -34,7 +38,8 @@ async def read_scaling(request: Request) -> dict[str, Any]:
         BusUnavailableError: (retryable) the backlog is not known.
     """
     groups = await _groups(request)
-    told = await asyncio.gather(*(_tell(services_of(request), *group) for group in groups.values()))
+    async with _in_time():
+        told = await asyncio.gather(*(_tell(services_of(request), *group) for group in groups.values()))
     return {"groups": dict(zip(groups, told, strict=True))}
 
 
@@ -49,7 +54,21 @@ async def read_group(group: str, request: Request) -> dict[str, Any]:
     groups = await _groups(request)
     if group not in groups:
         raise UnknownFunctionError(f"no function is in group {group!r}; groups: {', '.join(groups)}", group=group)
-    return await _tell(services_of(request), *groups[group])
+    async with _in_time():
+        return await _tell(services_of(request), *groups[group])
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Give up before the autoscaler does, which would not know why: its own patience is three seconds."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            yield
+    except TimeoutError as error:
+        raise BusUnavailableError(
+            f"the backlog is not known: the bus has not answered within {_PATIENCE_S:g} s; keep what there is",
+            retry_after_s=_PATIENCE_S,
+        ) from error
 
 
 async def _groups(request: Request) -> dict[str, tuple[list[FunctionSpec], WarmSpec]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -12,7 +12,9 @@ import httpx
 from bus.contracts import Capacity, Contract, GroupCapacity, Lane, Lease, WorkerState
 from bus.contracts.codec import encode
 from bus.memory import MemoryBus
-from bus.ports import Delivery, Settlement
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig
+from bus.ports import Bus, Delivery, Settlement
 from bus.store.directory import DirectoryObjectStore
 from bus.subjects import work
 from bus.tensors.plane import Plane
@@ -24,6 +26,7 @@ from functions.gateway.services import GatewayServices
 from functions.registry import Registry
 from functions.spec import FunctionSpec
 from functions.warm import WarmSpec
+from tests.bus.nats_server import nats_server
 
 
 class Nothing(Contract):
@@ -46,9 +49,7 @@ def registry() -> Registry:
 
 
 @asynccontextmanager
-async def gateway(
-    folder: Path, bus: MemoryBus, config: GatewayConfig | None = None
-) -> AsyncIterator[httpx.AsyncClient]:
+async def gateway(folder: Path, bus: Bus, config: GatewayConfig | None = None) -> AsyncIterator[httpx.AsyncClient]:
     functions = registry()
 
     @asynccontextmanager
@@ -136,3 +137,19 @@ async def test_a_group_that_is_none_is_told_with_those_that_are(tmp_path: Path) 
         response = await http.get("/v1/scaling/encoder")
     assert response.status_code == 404
     assert "groups: encode, speech" in response.json()["error"]["message"]
+
+
+async def test_a_bus_that_is_gone_is_an_error_that_says_when_to_ask_again(tmp_path: Path) -> None:
+    """And not a number: nobody is to be started or stopped for want of knowledge."""
+    async with AsyncExitStack() as stack:
+        with nats_server(tmp_path / "nats") as url:
+            bus = await stack.enter_async_context(NatsBus(NatsConfig(url=url)))
+            await bus.setup()
+            http = await stack.enter_async_context(gateway(tmp_path / "objects", bus))
+            assert (await http.get("/v1/scaling/encode")).json()["workers"] == 0
+        for path in ("/v1/scaling/encode", "/v1/scaling"):
+            response = await http.get(path)
+            assert response.status_code == 503
+            assert int(response.headers["retry-after"]) >= 1
+            assert response.json()["error"]["code"] == "bus_unavailable"
+            assert response.json()["error"]["retryable"]
