@@ -62,7 +62,10 @@ class Repository:
             ModelNotFoundError: Not installed; says how to pull it.
             ModelCorruptError: Its manifest cannot be read.
         """
-        name = self.aliases.read().get(name, name)
+        return self.own(self.aliases.read().get(name, name))
+
+    def own(self, name: str) -> ModelManifest:
+        """As `resolve`, whatever the deployer calls so."""
         wanted, _, version = self.canonical(name).partition("@")
         installed = self._installed(wanted)
         if not installed:  # a model that is not of this catalog may have brought an alias with it
