@@ -76,7 +76,7 @@ class Invoker:
         """
         self.spec = spec
         self.served = 0
-        self._model = model
+        self.model = model
         self._services = services
         self._letters = DeadLetters(services.bus, spec.name, services.worker)
 
@@ -113,7 +113,7 @@ class Invoker:
             OmnibusError: There is no model, or it does not run.
         """
         if self.spec.warm_up is not None:
-            async with self._model.hold() as held:
+            async with self.model.hold() as held:
                 await self.spec.warm_up(held.model)
 
     async def _handle(self, run: Run, settlement: Settlement) -> None:
@@ -168,13 +168,13 @@ class Invoker:
         cache, spec = self._services.cache, self.spec
         chosen = spec.choice.of(inputs) if spec.choice else None
         if spec.cacheable:
-            known = await cache.get(cache.key(spec, inputs, await self._model.refs(chosen)))
+            known = await cache.get(cache.key(spec, inputs, await self.model.refs(chosen)))
             if known is not None:
                 run.cache = CacheState.HIT
                 return known
             run.cache = CacheState.MISS
         made_for = spec.made_for(inputs) if spec.made_for else None
-        async with self._services.guard.running(run.case), self._model.hold(made_for, chosen) as held:
+        async with self._services.guard.running(run.case), self.model.hold(made_for, chosen) as held:
             context.model = held.model
             outputs = await self._run(inputs, context)
         if spec.cacheable:  # under the version that ran, which may be newer than the one that was asked about

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
+from bus.errors import OmnibusError
 from runtime.residency.entry import Lease
 from runtime.residency.residency import Residency
 
@@ -72,6 +74,27 @@ class LoadedModel:
     async def hold(self, version: str | None = None, chosen: str | None = None) -> AsyncIterator[Held]:
         """The model, whatever version the input was made for: its function compares them."""
         yield self._held
+
+
+class MissingModel:
+    """A model that could not be loaded: every run is told why, until its owner has it.
+
+    Args:
+        error: Why.
+    """
+
+    def __init__(self, error: OmnibusError) -> None:
+        self.error = error
+
+    async def refs(self, chosen: str | None = None) -> tuple[str, ...]:
+        """See `FunctionModel`; raises the error."""
+        raise copy(self.error)  # one that is raised again and again collects tracebacks
+
+    @asynccontextmanager
+    async def hold(self, version: str | None = None, chosen: str | None = None) -> AsyncIterator[Held]:
+        """See `FunctionModel`; raises the error."""
+        raise copy(self.error)
+        yield  # what makes it a generator
 
 
 class ResidentModel:

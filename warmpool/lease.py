@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bus.contracts import Lease, Tier, WorkerState
@@ -27,20 +27,11 @@ class LeaseKeeper:
         bucket: The registry.
         worker: The worker's id.
         group: Its function group.
-        load: Returns slots, busy and served counts.
-        encoder_cache: Returns what its encoder cache has found and keeps.
+        look: Returns what changes while it lives, by the fields of `Lease`: `slots`, `busy`, `served`, `status`, ….
     """
 
-    def __init__(
-        self,
-        bucket: KeyValue,
-        worker: str,
-        group: str,
-        load: Callable[[], tuple[int, int, int]],
-        encoder_cache: Callable[[], dict[str, int]] = dict,
-    ) -> None:
-        self._bucket, self._encoder_cache = bucket, encoder_cache
-        self._load = load
+    def __init__(self, bucket: KeyValue, worker: str, group: str, look: Callable[[], Mapping[str, Any]]) -> None:
+        self._bucket, self._look = bucket, look
         self._started_s = time.time()
         self.unique_nbytes: int | None = None
         """Memory that only this process holds, as last told."""
@@ -57,12 +48,16 @@ class LeaseKeeper:
     async def open(self) -> None:
         """Write the lease and renew it from now on."""
         await self._write()
-        self._task = asyncio.get_running_loop().create_task(self._renew(), name="omnibus-lease")
+        self._task = asyncio.get_running_loop().create_task(self._keep(), name="omnibus-lease")
 
     async def tell(self, state: WorkerState, **fields: Any) -> None:
         """Write a change at once."""
         self._state = state
         self._fields.update(fields)
+        await self._write()
+
+    async def renew(self) -> None:
+        """Write what has changed meanwhile at once."""
         await self._write()
 
     async def close(self) -> None:
@@ -73,7 +68,7 @@ class LeaseKeeper:
             self._task = None
         await self._bucket.delete(self._fields["worker"])
 
-    async def _renew(self) -> None:
+    async def _keep(self) -> None:
         while True:
             await asyncio.sleep(LEASE_TTL_S / 3)
             try:
@@ -82,20 +77,15 @@ class LeaseKeeper:
                 log.warning("the lease could not be renewed: %s", error)
 
     async def _write(self) -> None:
-        slots, busy, served = self._load()
         self.unique_nbytes = unique_memory_nbytes()
         lease = Lease(
-            **self._fields,
+            **{**self._fields, **self._look()},
             host=socket.gethostname(),
             pid=os.getpid(),
             state=self._state,
-            slots=slots,
-            busy=busy,
-            served=served,
             started_s=self._started_s,
             renewed_s=time.time(),
             unique_nbytes=self.unique_nbytes,
-            encoder_cache=self._encoder_cache(),
         )
         await self._bucket.put(lease.worker, encode(lease))
 

@@ -37,6 +37,9 @@ class WorkerModels:
         residency: Where they are kept.
         announce: Called with every model that is served, when it begins to be and now and then.
         pinned: Functions and models whose memory is never taken for another one.
+
+    Attributes:
+        changes: Grows when `watch` has seen that what is installed, or what its names mean, has changed.
     """
 
     def __init__(
@@ -49,17 +52,35 @@ class WorkerModels:
         self._announced: dict[str, str] = {}
         self._choosing: list[ChoosingModel] = []
         self._told: dict[str, int] = {}
+        self.changes = 0
+
+    @property
+    def resident(self) -> dict[str, int]:
+        """Bytes of the models in memory now, by what they are made of."""
+        nbytes: dict[str, int] = {}
+        for one in self._residency.residents():
+            key = "+".join(one.refs)
+            nbytes[key] = nbytes.get(key, 0) + one.nbytes  # of two functions that share it the first one has it all
+        return nbytes
 
     async def add(self, spec: FunctionSpec) -> FunctionModel:
         """Load a function's model; one that others would have to leave for is loaded when it is first used.
 
-        What is pinned is loaded now, whoever has to leave for it.
+        What is pinned is loaded now, whoever has to leave for it. What could not be added can be added again.
 
         Raises:
             OmnibusError: A model that is not installed or does not load.
         """
         if spec.setup is None:
             return LoadedModel(None)
+        try:
+            return await self._add(spec)
+        except BaseException:
+            self._specs = [one for one in self._specs if one is not spec]
+            self._residency.remove(spec.name)
+            raise
+
+    async def _add(self, spec: FunctionSpec) -> FunctionModel:
         default = await self._add_default(spec) if spec.models or spec.choice is None else None
         if spec.choice is None:
             return default or LoadedModel(None)
@@ -82,11 +103,15 @@ class WorkerModels:
 
     async def watch(self) -> None:
         """Look for names that mean another version than before, and switch to it, until cancelled."""
+        looked: tuple[int, ...] | None = None
         seen: tuple[int, ...] | None = None  # the first look finds what changed since the start
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             await asyncio.to_thread(self._look_after)
             stamp = await asyncio.to_thread(self._stamp)
+            if stamp != looked:
+                looked = stamp
+                self.changes += 1
             if stamp != seen and await self._switch_all():
                 seen = stamp
                 for choosing in self._choosing:

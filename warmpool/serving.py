@@ -6,33 +6,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from bus.contracts import ModelManifest, Tier, WorkerState
 from bus.contracts.codec import digest_of
 from bus.errors import ModelCorruptError, OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
-from bus.ports import Consumer
-from bus.store.location import open_store
+from bus.ports import Consumer, KeyValue
 from bus.store.once import expire
 from bus.subjects import START_FUNCTION
-from bus.tensors.plane import Plane
-from functions.cache import StageCache
-from functions.cancel import Cancellations
-from functions.encoder_cache import EncoderCache
-from functions.flow.catalog import BUILT_IN, Pipelines, PlanCache
-from functions.flow.join import Joins
-from functions.flow.router import Router
+from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.flow.start import SLOTS, Starter
-from functions.guard import Guard
-from functions.invoker import Invoker, Services
-from functions.model import FunctionModel
+from functions.invoker import Services
 from functions.registry import load_functions, registry
 from functions.spec import FunctionSpec
-from functions.suspects import Suspects
 from functions.watch import RunWatch
 from runtime.repository import Repository
 from runtime.repository.location import MEMORY
@@ -40,8 +29,10 @@ from runtime.residency.ledger import MemoryLedger
 from runtime.residency.residency import Residency
 from warmpool.announcing import Announcer
 from warmpool.config import WorkerConfig
-from warmpool.lease import LeaseKeeper
+from warmpool.function_set import FunctionSet
+from warmpool.lease import LeaseKeeper, read_leases
 from warmpool.models import WorkerModels, check_pinned
+from warmpool.services import open_services
 
 log = logging.getLogger("omnibus.worker")
 
@@ -75,12 +66,12 @@ class Serving:
         self._watch, self._on_stuck = watch, on_stuck
         self._config, self._worker = config, worker
         self._specs: list[FunctionSpec] = []
-        self._consumers: list[Consumer] = []
-        self._invokers: list[Invoker] = []
-        self._encoder_cache: EncoderCache | None = None
-        self._slots = 0
+        self._starting: Consumer | None = None
+        self._functions: FunctionSet | None = None
+        self._models: WorkerModels
         self._stack = AsyncExitStack()
         self._bus: NatsBus
+        self._registry: KeyValue
         self._lease: LeaseKeeper
         self._services: Services
 
@@ -99,11 +90,13 @@ class Serving:
                 await self._bus.setup()
             with self._timed("services"):
                 group = "-".join(config.groups) or "all"
-                registry_bucket = await self._bus.bucket("workers")
-                self._lease = LeaseKeeper(registry_bucket, self._worker, group, self.load_counts, self._cached)
+                self._registry = await self._bus.bucket("workers")
+                self._services = await self._stack.enter_async_context(
+                    open_services(config, self._bus, self._worker, self._watch, self._on_stuck)
+                )
+                self._lease = LeaseKeeper(self._registry, self._worker, group, self._look)
                 await self._lease.open()
                 self._stack.push_async_callback(self._lease.close)
-                self._services = await self._open_services()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -119,7 +112,7 @@ class Serving:
         """Load the models of every function, and take messages from then on.
 
         Raises:
-            WorkerStartError: A model does not load.
+            WorkerStartError: No function has a model that loads.
             BusUnavailableError: (retryable) no bus.
         """
         with self._timed("streams"):
@@ -129,61 +122,85 @@ class Serving:
             functions = {name for plan in pipelines for name in plan.functions} | {START_FUNCTION}
             functions |= {spec.name for spec in self._specs}
             await self._ensure(functions)
-        self._consumers.append(await self._bus.serve(START_FUNCTION, SLOTS, Starter(self._services.router, pipelines)))
+        self._starting = await self._bus.serve(START_FUNCTION, SLOTS, Starter(self._services.router, pipelines))
         repository = Repository(self._config.models)
         announcer = Announcer(await self._bus.bucket("models"), repository, self._specs)
-        models = self._models(repository, announcer)
-        for spec in await self._by_need():
-            with self._timed(spec.name):
-                self._invokers.append(Invoker(spec, await self._set_up(spec, models), self._services))
-            self._consumers.append(await self._bus.serve(spec.name, spec.slots, self._invokers[-1]))
-            self._slots += spec.slots
-            ready = tuple(invoker.spec.name for invoker in self._invokers)
-            await self._lease.tell(WorkerState.STARTING, functions=ready)
-        for watching in (models.watch(), announcer.watch(), self._clean()):
-            self._stack.callback(asyncio.get_running_loop().create_task(watching, name="omnibus-models").cancel)
+        self._models = self._open_models(repository, announcer)
+        self._functions = FunctionSet(
+            self._specs,
+            self._bus,
+            self._services,
+            self._models,
+            elsewhere=self._served_elsewhere,
+            on_change=self._lease.renew,
+            timings_s=self.timings_s,
+        )
+        try:
+            await self._functions.load()
+        except WorkerStartError as error:
+            raise WorkerStartError(f"worker {self._worker}: {error.message}") from error.__cause__
+        for working in (self._models.watch(), self._functions.mend(), announcer.watch(), self._clean()):
+            self._stack.callback(asyncio.get_running_loop().create_task(working, name="omnibus-models").cancel)
         names = {name for spec in self._specs for name in spec.models}
         await self._lease.tell(WorkerState.READY, models=tuple(sorted(names)), tier=Tier.LOADED)
 
     async def warm_up(self) -> None:
         """Run the models once, so that the first message is as fast as the next ones."""
-        for invoker in self._invokers:
-            with self._timed(f"{invoker.spec.name} run"):
+        for one in [] if self._functions is None else self._functions.functions:
+            if not one.ready:
+                continue
+            with self._timed(f"{one.spec.name} run"):
                 try:
-                    await invoker.warm_up()
+                    await one.invoker.warm_up()
                 except OmnibusError as error:  # no reason not to serve
-                    log.warning("%s was not warmed up: %s", invoker.spec.name, error.message)
+                    log.warning("%s was not warmed up: %s", one.spec.name, error.message)
         await self._lease.tell(WorkerState.READY, tier=Tier.HOT)
 
     async def stop_pulling(self) -> None:
         """Take nothing new; what runs goes on."""
-        await asyncio.gather(*(consumer.stop_pulling() for consumer in self._consumers))
+        await asyncio.gather(*(consumer.stop_pulling() for consumer in self._consumers()))
 
     async def drain(self) -> None:
         """Take nothing new, and wait for what runs; what is not done within the grace period is handed back."""
-        drained = asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers))
+        drained = asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers()))
         await asyncio.sleep(0)  # the pulls are withdrawn before anybody is told that nothing new is taken
         await self._lease.tell(WorkerState.DRAINING)
         await drained
 
-    def load_counts(self) -> tuple[int, int, int]:
-        """Slots, messages that it has, and messages that it has settled."""
-        busy = sum(consumer.busy for consumer in self._consumers)
-        return self._slots, busy, sum(invoker.served for invoker in self._invokers)
+    def load_counts(self) -> tuple[int, int]:
+        """Messages that it has, and messages that it has settled."""
+        busy = sum(consumer.busy for consumer in self._consumers())
+        functions = [] if self._functions is None else self._functions.functions
+        return busy, sum(one.invoker.served for one in functions)
 
     @property
     def unique_nbytes(self) -> int:
         """Memory that only this worker holds, as last told; 0: not known."""
         return self._lease.unique_nbytes or 0
 
-    async def _by_need(self) -> list[FunctionSpec]:
-        """The functions, those first that somebody waits for: of a group that was cold that is why it is started."""
-        backlogs = await asyncio.gather(*(self._bus.backlog(spec.name) for spec in self._specs))
-        waiting = {
-            spec.name: sum(pending for pending, _ in backlog.values())
-            for spec, backlog in zip(self._specs, backlogs, strict=True)
+    def _consumers(self) -> list[Consumer]:
+        starting = [] if self._starting is None else [self._starting]
+        return starting if self._functions is None else [*starting, *self._functions.consumers]
+
+    def _look(self) -> dict[str, Any]:
+        """What the lease says of it now."""
+        busy, served = self.load_counts()
+        found = {"busy": busy, "served": served, "encoder_cache": self._services.encoder_cache.statistics}
+        if self._functions is None:
+            return found
+        status = self._functions.status
+        return {
+            **found,
+            "functions": self._functions.ready,
+            "slots": sum(status[name].slots for name in self._functions.ready),
+            "status": status,
+            "resident": self._models.resident,
         }
-        return sorted(self._specs, key=lambda spec: -waiting[spec.name])
+
+    async def _served_elsewhere(self) -> set[str]:
+        """Functions that other workers serve."""
+        others = [lease for lease in await read_leases(self._registry) if lease.worker != self._worker]
+        return {name for lease in others if lease.state is WorkerState.READY for name in lease.functions}
 
     async def _ensure(self, functions: set[str]) -> None:
         """Make the streams of functions exist, unless another worker has done that since the bus was made.
@@ -202,36 +219,7 @@ class Serving:
         yield
         self.timings_s[phase] = time.monotonic() - started_s
 
-    async def _open_services(self) -> Services:
-        config, bus, stack = self._config, self._bus, self._stack
-        store = await stack.enter_async_context(
-            open_store(config.store_url, access_key=config.store_access_key, secret_key=config.store_secret_key)
-        )
-        self._encoder_cache = await stack.enter_async_context(
-            EncoderCache(
-                await bus.bucket("encoded"),
-                store,
-                budget_nbytes=config.encoder_cache_nbytes,
-                shared=config.share_encoded,
-            )
-        )
-        executor = ThreadPoolExecutor(max_workers=config.threads, thread_name_prefix="omnibus-run")
-        stack.callback(executor.shutdown, wait=False, cancel_futures=True)
-        return Services(
-            bus=bus,
-            store=store,
-            tensors=await stack.enter_async_context(Plane(store, directory=config.tensors)),
-            router=Router(bus, Joins(await bus.bucket("joins"))),
-            plans=PlanCache(await bus.bucket("plans")),
-            cache=StageCache(await bus.bucket("cache")),
-            encoder_cache=self._encoder_cache,
-            cancellations=await stack.enter_async_context(Cancellations(await bus.bucket("cancels"))),
-            worker=self._worker,
-            executor=executor,
-            guard=Guard(self._watch, Suspects(await bus.bucket("suspects")), self._on_stuck),
-        )
-
-    def _models(self, repository: Repository, announcer: Announcer) -> WorkerModels:
+    def _open_models(self, repository: Repository, announcer: Announcer) -> WorkerModels:
         check_pinned(self._config.pinned, {spec.name for spec in registry}, repository)
         budget = self._config.model_memory_nbytes
         residency = Residency(
@@ -249,16 +237,9 @@ class Serving:
 
         return WorkerModels(repository, residency, announce, self._config.pinned)
 
-    async def _set_up(self, spec: FunctionSpec, models: WorkerModels) -> FunctionModel:
-        try:
-            return await models.add(spec)
-        except Exception as error:
-            reason = error.message if isinstance(error, OmnibusError) else f"{type(error).__name__}: {error}"
-            raise WorkerStartError(f"worker {self._worker}: function {spec.name!r} did not start: {reason}") from error
-
     async def _clean(self) -> None:
         """Remove old objects now and then; one group is enough for it."""
-        mine = any(invoker.spec.name == _CLEANING_FUNCTION for invoker in self._invokers)
+        mine = any(spec.name == _CLEANING_FUNCTION for spec in self._specs)
         while mine and self._config.keep_objects_s:
             try:
                 removed = await expire(self._services.store, self._config.keep_objects_s)
@@ -267,9 +248,6 @@ class Serving:
             else:
                 log.info("%d old objects removed", removed)
             await asyncio.sleep(_CLEAN_EVERY_S)
-
-    def _cached(self) -> dict[str, int]:
-        return {} if self._encoder_cache is None else self._encoder_cache.statistics
 
 
 def _specs(config: WorkerConfig) -> list[FunctionSpec]:

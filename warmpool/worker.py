@@ -130,7 +130,7 @@ class Worker:
 
     async def _beat(self, serving: Serving) -> None:
         while self._record is not None:
-            _, busy, served = serving.load_counts()
+            busy, served = serving.load_counts()
             self._record.beat(busy=busy, served=served, unique_nbytes=serving.unique_nbytes)
             await asyncio.sleep(_BEAT_S)
 

@@ -8,17 +8,15 @@ from bus.contracts.event import (
     ErrorRecord,
     Event,
     Lane,
-    Lease,
     ReplyFormat,
     Request,
     Result,
     ResultStatus,
     Span,
     Suspicion,
-    Tier,
     TokenChunk,
-    WorkerState,
 )
+from bus.contracts.lease import FunctionStatus, Lease, Tier, WorkerState
 from bus.contracts.manifest import ModelFile, ModelManifest
 from bus.contracts.media import MediaLimits, MediaRef, MediaSource, Modality
 from bus.contracts.tensor import INLINE_MAX_NBYTES, TensorRef
@@ -33,6 +31,7 @@ __all__ = [
     "ErrorRecord",
     "Event",
     "FramePiece",
+    "FunctionStatus",
     "GroupCapacity",
     "Lane",
     "Lease",

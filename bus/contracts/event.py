@@ -1,4 +1,4 @@
-"""The messages on the bus: work, results, token chunks, spans, dead letters, leases."""
+"""The messages on the bus: work, results, token chunks, spans, dead letters."""
 
 from __future__ import annotations
 
@@ -191,57 +191,3 @@ class Suspicion(Contract):
 
     interruptions: int = Field(default=0, description="Workers that ended without a word while they had it.")
     crashes: int = Field(default=0, description="Those that crashed or hung, by themselves, while they ran it.")
-
-
-class WorkerState(StrEnum):
-    """Where a worker is in its life."""
-
-    STARTING = "starting"
-    READY = "ready"
-    DRAINING = "draining"
-    FAILED = "failed"
-
-
-class Tier(StrEnum):
-    """How warm a worker is; each one is a step away from the next."""
-
-    PRIMED = "primed"
-    """Everything is imported and connected; nothing is loaded, nothing is taken."""
-
-    LOADED = "loaded"
-    """Its models are ready, and it takes messages."""
-
-    HOT = "hot"
-    """Its models have run on the shapes that they will meet."""
-
-    @property
-    def rank(self) -> int:
-        """Counts from the coldest."""
-        return list(Tier).index(self)
-
-
-class Lease(Contract):
-    """A worker's entry in the registry; it vanishes when the worker stops renewing it."""
-
-    schema_name = "omnibus.lease"
-    schema_version = 1
-
-    worker: str
-    group: str
-    host: str
-    pid: int
-    state: WorkerState
-    functions: tuple[str, ...]
-    models: tuple[str, ...] = ()
-    slots: int = 0
-    busy: int = 0
-    served: int = 0
-    started_s: float
-    renewed_s: float
-    unique_nbytes: int | None = Field(default=None, description="Memory that only this process holds.")
-    encoder_cache: dict[str, int] = Field(
-        default_factory=dict,
-        description="Its `hits`, `misses` and `evicted`; and `entries` and `nbytes` of all workers together.",
-    )
-    tier: Tier | None = Field(default=None, description="How warm it is; None: it does not tell.")
-    error: ErrorRecord | None = None

@@ -15,6 +15,7 @@ from infra.cli.ask import chat_body, fetch_trace, stream_answer
 from infra.cli.connect import checked, log_to_stderr, open_gateway, run
 from infra.cli.models import pull_set
 from infra.cli.trace import print_trace
+from infra.cli.workers import warn_of_failures
 from infra.local.folder import find_stack
 from infra.local.nats_server import free_port
 from infra.local.stack import Stack, check_port
@@ -65,6 +66,7 @@ async def _running(settings: Settings) -> AsyncIterator[Settings]:
     async with Stack(settings) as stack:
         leases = await stack.wait_until_ready()
         _say(f"{len(leases)} workers ready after {time.monotonic() - started:.1f} s at {stack.info.gateway_url}")
+        warn_of_failures(leases)
         yield settings
 
 

@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from infra.cli.connect import log_to_stderr, run
+from infra.cli.workers import warn_of_failures
 from infra.local.stack import Stack
 from infra.model_store import bring_models
 from infra.settings import Settings, load_settings
@@ -89,6 +90,7 @@ async def _up(settings: Settings) -> None:
         if ready.done() and not stop.is_set():
             leases = ready.result()
             click.echo(f"{len(leases)} workers ready; docs at {stack.info.gateway_url}/docs; Ctrl-C stops")
+            warn_of_failures(leases)
             await asyncio.wait([waiting, running], return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if running.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import click
 
@@ -37,6 +38,15 @@ def workers() -> None:
             for lease in leases
         ],
     )
+
+
+def warn_of_failures(leases: Iterable[Lease]) -> None:
+    """Say which functions cannot run, and why."""
+    for lease in leases:
+        for name, status in lease.status.items():
+            if status.error is not None:
+                failure = f"{name} cannot run [{status.error.code}]: {status.error.message}"
+                click.secho(f"{failure}; it is tried again when models change", fg="red", err=True)
 
 
 def _encoded(cache: dict[str, int]) -> str:

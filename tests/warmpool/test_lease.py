@@ -11,7 +11,8 @@ from warmpool.lease import LeaseKeeper, read_leases, unique_memory_nbytes
 
 async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None:
     bucket = await MemoryBus().bucket("workers")
-    keeper = LeaseKeeper(bucket, "media-1", "media", lambda: (16, 3, 250), lambda: {"hits": 7})
+    now = {"slots": 16, "busy": 3, "served": 250, "encoder_cache": {"hits": 7}, "resident": {"tiny@1": 9}}
+    keeper = LeaseKeeper(bucket, "media-1", "media", lambda: now)
     await keeper.open()
     (lease,) = await read_leases(bucket)
     assert (lease.worker, lease.group, lease.pid, lease.state) == (
@@ -24,7 +25,11 @@ async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None
     (lease,) = await read_leases(bucket)
     assert (lease.state, lease.functions) == (WorkerState.READY, ("media.fetch",))
     assert (lease.slots, lease.busy, lease.served) == (16, 3, 250)
-    assert lease.encoder_cache == {"hits": 7}
+    assert (lease.encoder_cache, lease.resident) == ({"hits": 7}, {"tiny@1": 9})
+    now["resident"] = {}
+    await keeper.tell(WorkerState.READY)
+    (lease,) = await read_leases(bucket)
+    assert (lease.resident, lease.functions) == ({}, ("media.fetch",))
     assert lease.started_s <= lease.renewed_s
     await keeper.close()
     assert await read_leases(bucket) == []
@@ -32,7 +37,7 @@ async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None
 
 async def test_leases_are_listed_by_group_and_worker() -> None:
     bucket = await MemoryBus().bucket("workers")
-    keepers = [LeaseKeeper(bucket, worker, worker[0], lambda: (0, 0, 0)) for worker in ("b-2", "a-9", "b-1")]
+    keepers = [LeaseKeeper(bucket, worker, worker[0], dict) for worker in ("b-2", "a-9", "b-1")]
     for keeper in keepers:
         await keeper.open()
     assert [lease.worker for lease in await read_leases(bucket)] == ["a-9", "b-1", "b-2"]

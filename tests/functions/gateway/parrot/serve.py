@@ -42,7 +42,7 @@ async def parrot_services(config: GatewayConfig) -> AsyncIterator[GatewayService
         await bus.ensure_function(START_FUNCTION)
         starting = await bus.serve(START_FUNCTION, SLOTS, starter)
         functions = tuple(sorted({name for plan in pipelines for name in plan.functions}))
-        lease = LeaseKeeper(await bus.bucket("workers"), "parrot", "all", lambda: (8, 0, 0))
+        lease = LeaseKeeper(await bus.bucket("workers"), "parrot", "all", lambda: {"slots": 8})
         await lease.open()
         await lease.tell(WorkerState.READY, functions=functions)
         yield GatewayServices(

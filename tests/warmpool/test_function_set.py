@@ -1,0 +1,259 @@
+"""Functions are set up side by side; one that cannot run keeps no other one, says why, and is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bus.contracts import Contract, ErrorRecord, Result
+from bus.errors import ModelNotFoundError, WorkerStartError
+from bus.ports import Bus
+from functions.cache import StageCache
+from functions.cancel import Cancellations
+from functions.client import PipelineClient
+from functions.context import Context
+from functions.environment import FunctionEnvironment
+from functions.flow.catalog import Pipelines, PlanCache
+from functions.flow.join import Joins
+from functions.flow.parse import parse
+from functions.flow.router import Router
+from functions.invoker import Services
+from functions.registry import Registry
+from functions.spec import FunctionSpec
+from runtime.engines.onnx import OnnxSession
+from runtime.repository import Catalog, Repository
+from runtime.residency.residency import Residency
+from tests.runtime.engines.small_model import install, weight
+from warmpool.function_set import FunctionSet
+from warmpool.models import WorkerModels
+
+
+class Number(Contract):
+    """A number."""
+
+    value: float
+
+
+async def handle(context: Context[Any], inputs: Number) -> Number:
+    """Sum of x · w, with the number in every place of x."""
+    (found,) = context.model.run({"x": np.full((1, 64), inputs.value, np.float32)})
+    return Number(value=float(found.sum()))
+
+
+def spec(name: str, *models: str, setup: Callable[[Repository], Any] | None = None) -> FunctionSpec:
+    def load(repository: Repository) -> OnnxSession:
+        return OnnxSession(repository.file(repository.resolve(models[0]), "model.onnx"), threads=1)
+
+    return FunctionSpec(name=name, inputs=Number, outputs=Number, handler=handle, setup=setup or load, models=models)
+
+
+HERE, LATE = spec("test.here", "tiny"), spec("test.late", "late")
+ANSWER = float(weight(seed=1).sum())
+
+
+def pipelines(specs: tuple[FunctionSpec, ...]) -> Pipelines:
+    """One of each function, of its name."""
+    functions = Registry()
+    plans = []
+    for one in specs:
+        functions.add(one)
+        document = {
+            "pipeline": one.name.replace(".", "-"),
+            "inputs": {"value": "required"},
+            "stages": {"only": {"function": one.name, "inputs": {"value": "request.value"}}},
+            "outputs": {"value": "only.value"},
+        }
+        plans.append(parse(document, functions))
+    return Pipelines(plans)
+
+
+class Worker:
+    """What a worker is, but for its process."""
+
+    def __init__(self, root: Path, bus: Bus, services: Services, specs: tuple[FunctionSpec, ...]) -> None:
+        self.repository = Repository(root, catalog=Catalog(()))
+        self.models = WorkerModels(self.repository, Residency(), self._announce)
+        self.elsewhere: set[str] = set()
+        self.changes: list[tuple[str, ...]] = []
+        self.timings_s: dict[str, float] = {}
+        self.client = PipelineClient(bus, pipelines(specs))
+        self.functions = FunctionSet(
+            specs, bus, services, self.models,
+            elsewhere=self._elsewhere, on_change=self._note, timings_s=self.timings_s,
+        )  # fmt: skip
+
+    def error(self, name: str) -> ErrorRecord | None:
+        return self.functions.status[name].error
+
+    async def ask(self, name: str) -> Result:
+        async with self.client.submit(name.replace(".", "-"), {"value": 1.0}) as running:
+            return await running.result()
+
+    async def _announce(self, manifest: object) -> None:
+        """Nobody is told."""
+
+    async def _elsewhere(self) -> set[str]:
+        return self.elsewhere
+
+    async def _note(self) -> None:
+        self.changes.append(self.functions.ready)
+
+
+@asynccontextmanager
+async def working(root: Path, *specs: FunctionSpec) -> AsyncIterator[Worker]:
+    async with FunctionEnvironment(root) as environment, asyncio.timeout(60):
+        bus = environment.bus
+        async with Cancellations(await bus.bucket("cancels")) as cancellations:
+            services = Services(
+                bus=bus, store=environment.store, tensors=environment.tensors,
+                router=Router(bus, Joins(await bus.bucket("joins"))), plans=PlanCache(await bus.bucket("plans")),
+                cache=StageCache(await bus.bucket("cache")), encoder_cache=environment.encoder_cache,
+                cancellations=cancellations, worker="test",
+            )  # fmt: skip
+            for one in specs:
+                await bus.ensure_function(one.name)
+            worker = Worker(root, bus, services, specs)
+            async with worker.client:
+                yield worker
+            for consumer in worker.functions.consumers:
+                await consumer.close()
+
+
+@asynccontextmanager
+async def mending(worker: Worker) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(worker.models.watch()), asyncio.create_task(worker.functions.mend())]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_a_function_whose_model_is_missing_says_so_and_the_others_serve(tmp_path: Path) -> None:
+    install(tmp_path, seed=1)
+    async with working(tmp_path, LATE, HERE) as worker:
+        await worker.functions.load()
+        assert worker.functions.ready == ("test.here",)
+        assert set(worker.timings_s) == {"test.here"}
+        found, refused = await asyncio.gather(worker.ask("test.here"), worker.ask("test.late"))
+        assert found.outputs["value"] == pytest.approx(ANSWER, rel=1e-3)
+        assert refused.error is not None
+        assert (refused.error.code, refused.error.retryable) == ("model_not_found", False)
+        told = worker.error("test.late")
+        assert told is not None
+        assert (told.code, told.message) == ("model_not_found", refused.error.message)
+
+
+async def test_a_model_that_is_installed_later_is_served_without_a_restart(tmp_path: Path) -> None:
+    install(tmp_path, seed=1)
+    async with working(tmp_path, HERE, LATE) as worker:
+        await worker.functions.load()
+        async with mending(worker):
+            worker.repository.alias("late", "tiny@1")
+            while len(worker.functions.ready) < 2:
+                await asyncio.sleep(0.01)
+        assert worker.changes[-1] == ("test.here", "test.late")
+        assert worker.error("test.late") is None
+        assert (await worker.ask("test.late")).outputs["value"] == pytest.approx(ANSWER, rel=1e-3)
+
+
+async def test_a_damaged_model_is_told_as_damaged_and_served_when_it_is_whole(tmp_path: Path) -> None:
+    file = install(tmp_path, seed=1)
+    file.with_name("model.data").write_bytes(b"")
+    async with working(
+        tmp_path, spec("test.damaged", "tiny"), spec("test.plain", setup=lambda repository: None)
+    ) as worker:
+        await worker.functions.load()
+        refused = await worker.ask("test.damaged")
+        assert refused.error is not None
+        assert refused.error.code == "model_corrupt"
+        async with mending(worker):
+            install(tmp_path / "staging", version="2", seed=1)
+            shutil.move(tmp_path / "staging" / "tiny" / "2", tmp_path / "tiny" / "2")
+            while len(worker.functions.ready) < 2:
+                await asyncio.sleep(0.01)
+        assert (await worker.ask("test.damaged")).outputs["value"] == pytest.approx(ANSWER, rel=1e-3)
+
+
+async def test_what_another_worker_can_do_is_left_to_it_and_taken_when_that_is_gone(tmp_path: Path) -> None:
+    install(tmp_path, seed=1)
+    async with working(tmp_path, HERE, LATE) as worker:
+        worker.elsewhere = {"test.late"}
+        await worker.functions.load()
+        asked = asyncio.create_task(worker.ask("test.late"))
+        assert len(worker.functions.consumers) == 1
+        assert (await worker.ask("test.here")).error is None
+        assert not asked.done()
+        async with mending(worker):
+            worker.elsewhere = set()
+            refused = await asked
+            assert refused.error is not None
+            assert refused.error.code == "model_not_found"
+            worker.elsewhere = {"test.late"}
+            while len(worker.functions.consumers) > 1:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_setup_that_breaks_is_a_function_that_cannot_run(tmp_path: Path) -> None:
+    def breaks(repository: Repository) -> None:
+        raise KeyError("hidden")
+
+    install(tmp_path, seed=1)
+    async with working(tmp_path, HERE, spec("test.breaks", "tiny", setup=breaks)) as worker:
+        await worker.functions.load()
+        refused = await worker.ask("test.breaks")
+        assert refused.error is not None
+        assert (refused.error.code, refused.error.message) == ("worker_start_failed", "KeyError: 'hidden'")
+
+
+async def test_where_no_function_can_run_the_worker_does_not_start(tmp_path: Path) -> None:
+    async with working(tmp_path, HERE, LATE) as worker:
+        with pytest.raises(
+            WorkerStartError, match=r"'test.here' did not start: .*'tiny'.*; function 'test.late'"
+        ) as told:
+            await worker.functions.load()
+        assert isinstance(told.value.__cause__, ModelNotFoundError)
+        assert worker.functions.consumers == []
+
+
+async def test_those_are_set_up_first_that_somebody_waits_for_and_serve_before_the_others_are_ready(
+    tmp_path: Path,
+) -> None:
+    order: list[str] = []
+    held = threading.Event()
+
+    def waits(repository: Repository) -> OnnxSession:
+        order.append("test.slow")
+        held.wait(30)
+        return load(repository)
+
+    def load(repository: Repository) -> OnnxSession:
+        return OnnxSession(repository.file(repository.resolve("tiny"), "model.onnx"), threads=1)
+
+    def asked(repository: Repository) -> OnnxSession:
+        order.append("test.asked")
+        return load(repository)
+
+    install(tmp_path, seed=1)
+    slow, wanted = spec("test.slow", "tiny", setup=waits), spec("test.asked", "tiny", setup=asked)
+    async with working(tmp_path, slow, wanted) as worker:
+        waiting = asyncio.create_task(worker.ask("test.asked"))
+        bus = worker.client.bus
+        while not any(pending for pending, _ in (await bus.backlog("test.asked")).values()):
+            await asyncio.sleep(0.01)
+        loading = asyncio.create_task(worker.functions.load())
+        assert (await waiting).outputs["value"] == pytest.approx(ANSWER, rel=1e-3)
+        assert not loading.done()
+        held.set()
+        await loading
+        assert order == ["test.asked", "test.slow"]
+        assert worker.functions.ready == ("test.slow", "test.asked")
