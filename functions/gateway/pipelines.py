@@ -6,7 +6,7 @@ from typing import Any
 
 import ormsgpack
 from pydantic import Field
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -19,6 +19,7 @@ from bus.ports import ObjectStore
 from bus.store.media import save_media
 from functions.flow.plan import END, Plan
 from functions.gateway import requests
+from functions.gateway.finite import finite_json
 from functions.gateway.inline_media import decode_base64, media_from_url, stored
 from functions.gateway.services import config_of, services_of
 
@@ -132,7 +133,7 @@ async def _inputs(request: Request, plan: Plan) -> dict[str, Any]:
     body = await request.body()
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type in _JSON_TYPES:
-        return await _with_stored_media(request, plan, _mapping(from_json, body, "JSON"))
+        return await _with_stored_media(request, plan, _mapping(finite_json, body, "JSON"))
     if media_type in _MSGPACK_TYPES:
         return await _with_stored_media(request, plan, _mapping(ormsgpack.unpackb, body, "msgpack"))
     return await _raw(request, plan, body, media_type)

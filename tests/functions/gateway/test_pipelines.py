@@ -35,6 +35,30 @@ def test_a_value_that_no_event_can_carry_is_400(http: httpx.Client, value: str) 
     assert response.json()["error"]["code"] == "invalid_input"
 
 
+@pytest.mark.parametrize(
+    ("body", "place", "said"),
+    [
+        ('{"value": NaN}', "value", "nan"),
+        ('{"value": [0.5, {"deep": [1, -Infinity]}]}', "value.1.deep.1", "-inf"),
+        ('{"other": "NaN", "value": 1e999}', "value", "inf"),
+        ('{"value": ' + "9" * 400 + ".5}", "value", "inf"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_refused_by_its_place(
+    http: httpx.Client, body: str, place: str, said: str
+) -> None:
+    response = http.post("/v1/pipelines/describe", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["param"], error["message"]) == (place, f"{place}: {said} is not a finite number")
+
+
+@pytest.mark.parametrize("value", ["NaN", 1e300, -1e-300, [{"Infinity": "1e999"}]])
+def test_what_only_looks_like_it_arrives(http: httpx.Client, value: object) -> None:
+    response = http.post("/v1/pipelines/describe", json={"value": value})
+    assert response.json()["outputs"]["value"] == value
+
+
 def test_msgpack_goes_in_and_comes_out(http: httpx.Client) -> None:
     response = http.post(
         "/v1/pipelines/describe",
