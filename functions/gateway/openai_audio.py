@@ -21,6 +21,7 @@ from functions.gateway.services import services_of
 from functions.gateway.subtitles import to_srt, to_vtt
 from functions.running import Running
 from functions.stages.parts import SpeechSegment, TranscribeOptions, Transcript
+from runtime.text.pieces import join_pieces
 
 router = APIRouter(tags=["openai"])
 
@@ -127,7 +128,7 @@ def _found(outputs: dict[str, Any], name: str | None) -> list[Transcript]:
 
 
 def _text(found: Sequence[Transcript]) -> str:
-    return " ".join(transcript.text for transcript in found if transcript.text)
+    return join_pieces(transcript.text for transcript in found)
 
 
 def _sound_or_video(file: UploadFile) -> Modality | None:

@@ -10,6 +10,7 @@ from bus.contracts import Contract, Modality, TokenBlock
 from functions.context import Context
 from functions.decorator import function
 from functions.stages.parts import AudioTensor, Block, SpeechSegment, TranscribeOptions, Transcript
+from runtime.text.pieces import join_pieces, joint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +55,7 @@ async def warm_up(model: Whisper) -> None:
 
 @function(
     "audio.transcribe",
-    version=2,
+    version=3,
     setup=setup,
     warm_up=warm_up,
     models=("whisper-base",),
@@ -71,7 +72,8 @@ async def transcribe(context: Context[Whisper], inputs: TranscribeInputs) -> Tra
     """
     options = inputs.options or TranscribeOptions()
     context.model.check_language(options.language)
-    transcripts = [await _clip(context, clip, options) for clip in inputs.clips]
+    told = _Told(context)
+    transcripts = [await _clip(context, clip, options, told) for clip in inputs.clips]
     context.note(
         seconds=round(sum(one.seconds for one in transcripts), 3), characters=sum(len(one.text) for one in transcripts)
     )
@@ -82,7 +84,19 @@ async def transcribe(context: Context[Whisper], inputs: TranscribeInputs) -> Tra
     return TranscribeOutputs(blocks=blocks, transcripts=tuple(transcripts))
 
 
-async def _clip(context: Context[Whisper], clip: AudioTensor, options: TranscribeOptions) -> Transcript:
+class _Told:
+    """What was streamed, joined as the whole transcript will be."""
+
+    def __init__(self, context: Context[Whisper]) -> None:
+        self._context, self._last = context, ""
+
+    async def add(self, text: str) -> None:
+        if text:
+            await self._context.emit(joint(self._last, text) + text)
+            self._last = text
+
+
+async def _clip(context: Context[Whisper], clip: AudioTensor, options: TranscribeOptions, told: _Told) -> Transcript:
     from runtime.speech.windows import speech_windows
 
     samples = await context.tensors.get(clip.samples)
@@ -98,8 +112,8 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
         if heard.text:  # what is heard in noise is no language
             language = heard.language
         said = _shifted(heard.segments, start_s)
-        if options.stream and said:
-            await context.emit(" " * bool(context.emitted) + " ".join(segment.text for segment in said))
+        if options.stream:
+            await told.add(_text(said))
         segments += said if options.timestamps else _as_one(said)
         words += _shifted(heard.words, start_s)
         if said and said[-1].end_s > start_s + _LEAST_UNHEARD_S and (rest := _unheard(said[-1].end_s, end_s, voice)):
@@ -107,7 +121,7 @@ async def _clip(context: Context[Whisper], clip: AudioTensor, options: Transcrib
     # A model that hears silence invents words, so where nobody speaks nobody listens.
     return Transcript(
         part=clip.part,
-        text=" ".join(segment.text for segment in segments),
+        text=_text(segments),
         language=language or "",
         seconds=clip.seconds,
         segments=tuple(segments),
@@ -125,8 +139,11 @@ def _shifted(found: Sequence[tuple[float, float, str]], by_s: float) -> list[Spe
 def _as_one(said: Sequence[SpeechSegment]) -> list[SpeechSegment]:
     if not said:
         return []
-    text = " ".join(segment.text for segment in said)
-    return [SpeechSegment(start_s=said[0].start_s, end_s=said[-1].end_s, text=text)]
+    return [SpeechSegment(start_s=said[0].start_s, end_s=said[-1].end_s, text=_text(said))]
+
+
+def _text(said: Sequence[SpeechSegment]) -> str:
+    return join_pieces(segment.text for segment in said)
 
 
 def _unheard(heard_s: float, end_s: float, voice: Sequence[tuple[float, float]]) -> float | None:

@@ -130,6 +130,12 @@ async def test_a_stream_tells_the_text_window_by_window(environment: FunctionEnv
     assert "".join(told) == outputs["transcripts"][0]["text"]
 
 
+async def test_a_stream_of_several_clips_is_the_text_of_all_of_them(environment: FunctionEnvironment) -> None:
+    outputs = await transcribe(environment, wav(said(QUESTION), RATE_HZ), wav(said(STORY), RATE_HZ), stream=True)
+    texts = [one["text"] for one in outputs["transcripts"]]
+    assert "".join(chunk.text for chunk in environment.chunks) == " ".join(texts)
+
+
 async def test_who_cancels_between_windows_waits_for_no_other_one(environment: FunctionEnvironment) -> None:
     sound = np.concatenate([piece for text in (QUESTION, STORY) * 2 for piece in (said(text), pause(30))])
     told: list[TokenChunk] = []
