@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -26,12 +26,16 @@ class EventStream(StreamingResponse):
     """Events, or a file, on their way; closes what it stands on, however it ends: done, failed, or nobody there."""
 
     def __init__(
-        self, events: AsyncIterator[bytes], stack: AsyncExitStack, media_type: str = "text/event-stream"
+        self,
+        events: AsyncIterator[bytes],
+        stack: AsyncExitStack,
+        media_type: str = "text/event-stream",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """A response that takes over `stack`."""
         # Proxies that buffer would hold the tokens back.
-        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        super().__init__(events, headers=headers, media_type=media_type)
+        unbuffered = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(events, headers={**unbuffered, **(headers or {})}, media_type=media_type)
         self._stack = stack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -91,19 +91,26 @@ async def _streamed(request: Request, inputs: dict[str, Any], form: str, *, as_e
     async with AsyncExitStack() as stack:
         async with requests.while_connected(request):
             running = await stack.enter_async_context(requests.submit(request, "speak", inputs))
-            parts = _Parts(request, running).read()
+            file = _Parts(request, running)
+            parts = file.read()
             first = await anext(parts, b"")
+        rate = {} if file.rate_hz is None else {_RATE_HEADER: str(file.rate_hz)}
         if as_events:
-            return EventStream(_events(first, parts, running), stack.pop_all())
-        return EventStream(_joined(first, parts), stack.pop_all(), media_type=_AUDIO_TYPES[form])
+            return EventStream(_events(first, parts, running), stack.pop_all(), headers=rate)
+        return EventStream(_joined(first, parts), stack.pop_all(), media_type=_AUDIO_TYPES[form], headers=rate)
 
 
 class _Parts:
-    """The parts of a file that is being made, in order and without gaps."""
+    """The parts of a file that is being made, in order and without gaps.
+
+    Attributes:
+        rate_hz: Samples a second, known once there is a part; raw samples do not tell it themselves.
+    """
 
     def __init__(self, request: Request, running: Running) -> None:
         self._store, self._limit = services_of(request).store, config_of(request).max_body_nbytes
         self._running, self._sent = running, 0
+        self.rate_hz: int | None = None
 
     async def read(self) -> AsyncIterator[bytes]:
         """Parts as they come; what was missed of them, and the end, out of the whole file.
@@ -115,6 +122,7 @@ class _Parts:
             if self._is_next(chunk):
                 yield await self._part(chunk)
         speech = Speech.model_validate((await self._running.outputs())["speech"])
+        self.rate_hz = speech.sample_rate_hz
         whole = await load_media(self._store, speech.audio, self._limit)
         if rest := whole[self._sent :]:
             yield rest
@@ -126,6 +134,7 @@ class _Parts:
     async def _part(self, chunk: TokenChunk) -> bytes:
         data = await load_media(self._store, MediaRef.model_validate(chunk.data["audio"]), self._limit)
         self._sent += len(data)
+        self.rate_hz = chunk.data.get("rate_hz", self.rate_hz)
         return data
 
 

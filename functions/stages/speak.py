@@ -115,7 +115,7 @@ async def _whole(
 async def _streamed(
     context: Context[Kokoro], said: Iterable[Awaitable[NDArray[np.float32]]], options: SpeechOptions
 ) -> tuple[bytes, str, float]:
-    """The same, each part of the file told as soon as it is made, as `{"audio": MediaRef, "at": byte}`."""
+    """The same, each part of the file told as soon as it is made: `{"audio": MediaRef, "at": byte, "rate_hz": rate}`."""
     from runtime.media.encode import SoundEncoder
 
     encoder = SoundEncoder(options.format, _RATE_HZ)
@@ -127,7 +127,7 @@ async def _streamed(
         if part:
             # Kept where media are, for a part may be larger than a message.
             ref = await save_media(context.store, part, encoder.media_type)
-            await context.emit(audio=ref.model_dump(exclude_none=True), at=len(data))
+            await context.emit(audio=ref.model_dump(exclude_none=True), at=len(data), rate_hz=_RATE_HZ)
             data += part
     return data + await context.run(encoder.finish), encoder.media_type, samples / _RATE_HZ
 

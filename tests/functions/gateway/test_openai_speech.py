@@ -65,6 +65,12 @@ def test_a_file_that_is_sent_while_it_is_made_has_every_part_once(http: httpx.Cl
     assert _wav_of(streamed) == (8000, 12_000)  # the parrot gives a WAV whatever it is asked for
 
 
+@pytest.mark.parametrize("form", [{"response_format": "pcm"}, {"stream_format": "audio"}, {"stream_format": "sse"}])
+def test_a_stream_tells_its_sample_rate_before_its_first_part(http: httpx.Client, form: dict[str, str]) -> None:
+    streamed = http.post("/v1/audio/speech", json={"model": "speak", "input": "ten letter", "voice": "alloy", **form})
+    assert streamed.headers["x-omnibus-sample-rate-hz"] == "8000"
+
+
 def test_the_first_part_is_there_before_the_last_is_made_and_who_leaves_cancels(http: httpx.Client) -> None:
     text = f"{uuid4()} wait"
     body = {"model": "speak", "input": text, "voice": "alloy"}

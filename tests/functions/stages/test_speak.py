@@ -85,7 +85,7 @@ async def test_a_stream_is_told_piece_by_piece_and_is_the_file(environment: Func
     assert len(told) >= 2
     sent = b""
     for one in told:
-        assert one["at"] == len(sent)
+        assert (one["at"], one["rate_hz"]) == (len(sent), 24_000)
         sent += await environment.store.get(one["audio"]["key"])
     assert whole.startswith(sent)
     assert len(whole) - len(sent) < len(whole) / 10

@@ -185,7 +185,7 @@ async def speak(context: Context[Any], inputs: Sayable) -> Spoken:
     if options.stream:
         half = await save_media(context.store, data[: len(data) // 2], "audio/wav")
         for _ in range(2):  # as a stage does that was started again
-            await context.emit(audio=half.model_dump(exclude_none=True), at=0)
+            await context.emit(audio=half.model_dump(exclude_none=True), at=0, rate_hz=RATE_HZ)
     if inputs.text.endswith("wait"):
         await _wait(context, inputs.text)
     if inputs.text.endswith("fail"):
