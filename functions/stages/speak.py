@@ -115,7 +115,7 @@ async def _whole(
 async def _streamed(
     context: Context[Kokoro], said: Iterable[Awaitable[NDArray[np.float32]]], options: SpeechOptions
 ) -> tuple[bytes, str, float]:
-    """The same, each part of the file told as soon as it is made: `{"audio": MediaRef, "at": byte, "rate_hz": rate}`."""
+    """The same, each part told as soon as it is made: `{"audio": MediaRef, "at": byte, "rate_hz": samples}`."""
     from runtime.media.encode import SoundEncoder
 
     encoder = SoundEncoder(options.format, _RATE_HZ)
