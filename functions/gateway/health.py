@@ -2,55 +2,73 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import asyncio
+import time
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from bus.contracts import Lease, WorkerState
+from bus.contracts import Capacity, Lease
 from bus.contracts.codec import decode
 from bus.errors import OmnibusError
 from functions.gateway.services import GatewayServices, services_of
+from functions.health import FunctionHealth, Health, function_health, total_health, worker_health
 
 router = APIRouter(tags=["health"])
 
 
-class Health(StrEnum):
-    """How the deployment is."""
-
-    STARTING = "STARTING"
-    READY = "READY"
-    BUSY = "BUSY"
-    DEGRADED = "DEGRADED"
-    UNHEALTHY = "UNHEALTHY"
-
-
-_STATUSES = {Health.STARTING: 503, Health.UNHEALTHY: 503}
-
-
 @router.get("/health")
 async def read_health(request: Request) -> Response:
-    """STARTING or UNHEALTHY with 503; READY, BUSY (every slot taken) or DEGRADED (some pipelines lack a worker)."""
+    """STARTING or UNHEALTHY with 503; READY, BUSY (every slot taken) or DEGRADED (some of it fails) with 200.
+
+    Of each function, too, with `cold` where no worker is there and one is started when something is asked: it is READY,
+    as a service that is scaled to zero is for Kubernetes.
+    """
     try:
         health, body = await _look(services_of(request))
     except OmnibusError as error:
         health, body = Health.UNHEALTHY, {"reason": error.message}
-    return Response(to_json({"status": health, **body}), _STATUSES.get(health, 200), media_type="application/json")
+    status = 200 if health.answers else 503
+    return Response(to_json({"status": health, **body}), status, media_type="application/json")
 
 
 async def _look(services: GatewayServices) -> tuple[Health, dict[str, Any]]:
-    bucket = await services.bus.bucket("workers")
-    leases = [decode(Lease, value) for value in (await bucket.entries()).values()]
-    ready = [lease for lease in leases if lease.state is WorkerState.READY]
-    served = {function for lease in ready for function in lease.functions}
-    pipelines = {plan.pipeline: set(plan.functions) <= served for plan in services.client.pipelines}
+    workers, pools = await asyncio.gather(services.bus.bucket("workers"), services.bus.bucket("pools"))
+    told, capacities = await asyncio.gather(workers.entries(), pools.entries())
+    leases = [decode(Lease, value) for value in told.values()]
+    pooled = {
+        name
+        for value in capacities.values()
+        for name, group in decode(Capacity, value).groups.items()
+        if group.most > 0
+    }
+    groups = {spec.name: spec.group for spec in services.functions}
+    needed = {plan.pipeline: set(plan.functions) for plan in services.client.pipelines}
+    now_s = time.time()
+    functions = {
+        name: function_health(name, groups.get(name), leases, now_s, pooled=groups.get(name) in pooled)
+        for name in sorted(set().union(*needed.values()))
+    }
+    states = [worker_health(lease, now_s) for lease in leases]
     body = {
-        "pipelines": {name: "ready" if able else "no worker" for name, able in pipelines.items()},
-        "workers": {state.value: sum(lease.state is state for lease in leases) for state in WorkerState},
+        "cold": all(one.cold for one in functions.values()),
+        "functions": {name: _told(one) for name, one in functions.items()},
+        "pipelines": {
+            name: "ready" if all(functions[one].state.answers for one in names) else "no worker"
+            for name, names in needed.items()
+        },
+        "workers": {state.value.lower(): states.count(state) for state in Health},
         "encoder_cache": _encoder_cache(leases),
     }
-    return _health(leases, ready, list(pipelines.values())), body
+    return total_health(functions, needed.values()), body
+
+
+def _told(function: FunctionHealth) -> dict[str, Any]:
+    told: dict[str, Any] = {"status": function.state, "cold": function.cold, "workers": function.workers}
+    if function.error is not None:
+        told["error"] = {"code": function.error.code, "message": function.error.message}
+    return told
 
 
 def _encoder_cache(leases: list[Lease]) -> dict[str, int]:
@@ -61,13 +79,3 @@ def _encoder_cache(leases: list[Lease]) -> dict[str, int]:
     kept = max(leases, key=lambda lease: lease.renewed_s, default=None)
     known = {} if kept is None else kept.encoder_cache
     return {**counted, "entries": known.get("entries", 0), "nbytes": known.get("nbytes", 0)}
-
-
-def _health(leases: list[Lease], ready: list[Lease], able: list[bool]) -> Health:
-    if not any(able) or not ready:
-        starting = any(lease.state is WorkerState.STARTING for lease in leases)
-        return Health.STARTING if starting else Health.UNHEALTHY
-    if not all(able):
-        return Health.DEGRADED
-    slots = sum(lease.slots for lease in ready)
-    return Health.BUSY if slots and sum(lease.busy for lease in ready) >= slots else Health.READY

@@ -9,17 +9,24 @@ import click
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under titles; columns whose title ends in `ms` or `MB` are aligned to the right."""
+    """Print what `table_lines` makes."""
+    for line in table_lines(titles, rows):
+        click.echo(line)
+
+
+def table_lines(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows under titles; columns whose title ends in `ms`, `MB` or ` s` are aligned to the right."""
     lines = [tuple(titles), *(tuple(row) for row in rows)]
     widths = [max(_width(line[column]) for line in lines) for column in range(len(titles))]
-    for line in lines:
-        cells = (_cell(text, width, title) for text, width, title in zip(line, widths, titles, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    return [
+        "  ".join(_cell(text, width, title) for text, width, title in zip(line, widths, titles, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def _cell(text: str, width: int, title: str) -> str:
     padding = " " * (width - _width(text))
-    return padding + text if title.endswith(("ms", "MB")) else text + padding
+    return padding + text if title.endswith(("ms", "MB", " s")) else text + padding
 
 
 def _width(text: str) -> int:
