@@ -5,13 +5,19 @@ Forked from a template, or as `python _cold.py SOCKET FUNCTION FOLDER TIER`.
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
+import os
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+NO_MODELS = Path(os.devnull)
+"""A process that has imported everything has read no vocabulary."""
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -23,7 +29,7 @@ def live(connection: socket.socket, function: str, folder: Path, tier: str) -> N
     if tier == "alone":
         from warmpool.preload import preload
 
-        preload()
+        preload(models=NO_MODELS)
     uvloop.run(_live(connection, function, folder, tier))
 
 
@@ -41,7 +47,7 @@ async def _live(connection: socket.socket, function: str, folder: Path, tier: st
 
     async with FunctionEnvironment() as environment:
         inputs = await _inputs(environment, function, folder)
-        chosen = spec.choice.of(validate(spec.inputs, inputs)) if spec.choice else None
+        chosen = spec.choice.of(validate(spec.inputs, inputs[0])) if spec.choice else None
         started_s = time.monotonic()
         await environment.model(spec, chosen)
         loaded_s = time.monotonic()
@@ -49,7 +55,7 @@ async def _live(connection: socket.socket, function: str, folder: Path, tier: st
             say(done_s=loaded_s)
             lines.readline()
         begun_s = time.monotonic()
-        await environment.run(function, inputs)
+        await environment.run(function, inputs[0])
         done_s = time.monotonic()
         say(
             done_s=done_s,
@@ -58,14 +64,16 @@ async def _live(connection: socket.socket, function: str, folder: Path, tier: st
             load_s=loaded_s - started_s,
             run_s=done_s - begun_s,
         )
-        while lines.readline():
+        for run in itertools.count(1):
+            if not lines.readline():
+                break
             begun_s = time.monotonic()
-            await environment.run(function, inputs)
+            await environment.run(function, inputs[run % len(inputs)])
             say(done_s=time.monotonic(), run_s=time.monotonic() - begun_s)
 
 
-async def _inputs(environment: Any, function: str, folder: Path) -> dict[str, Any]:
-    """The function's inputs, their tensors out of the folder."""
+async def _inputs(environment: Any, function: str, folder: Path) -> list[dict[str, Any]]:
+    """The function's inputs, one a run, their tensors out of the folder."""
     import numpy as np
 
     async def tensor(name: str) -> dict[str, Any]:
@@ -73,14 +81,15 @@ async def _inputs(environment: Any, function: str, folder: Path) -> dict[str, An
         plain: dict[str, Any] = ref.model_dump()
         return plain
 
-    inputs: dict[str, Any] = json.loads((folder / f"{function}.json").read_text())
-    for place, name in inputs.pop("tensors", {}).items():
-        *path, last = place.split(".")
-        target: Any = inputs
-        for step in path:
-            target = target[int(step) if step.isdigit() else step]
-        target[last] = await tensor(name)
-    return inputs
+    found: list[dict[str, Any]] = json.loads((folder / f"{function}.json").read_text())
+    for inputs in found:
+        for place, name in inputs.pop("tensors", {}).items():
+            *path, last = place.split(".")
+            target: Any = inputs
+            for step in path:
+                target = target[int(step) if step.isdigit() else step]
+            target[last] = await tensor(name)
+    return found
 
 
 def template(control: int, folder: Path) -> None:
@@ -93,7 +102,11 @@ def template(control: int, folder: Path) -> None:
         live(connection, request["function"], folder, request["tier"])
         return 0
 
-    serve_template(socket.socket(fileno=control), preload, become)
+    def imports() -> Mapping[str, str]:
+        importlib.import_module("functions.environment")
+        return preload()
+
+    serve_template(socket.socket(fileno=control), imports, become)
 
 
 if __name__ == "__main__":

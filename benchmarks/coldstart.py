@@ -5,8 +5,9 @@
 `plain spawn`: a fresh Python imports, loads and runs. `template`: a fork of a process that has imported everything
 loads and runs. `loaded`: a process that holds the model runs for the first time. `hot`: it runs again. Beside them load
 and first run alone, in a process that has imported everything. Each function runs on the demo's model: a sentence, a
-picture, a spoken question, eight tokens of an answer, a short sentence said. `--peers` adds what a fresh process takes
-to import torch and transformers alone. Rounds are interleaved; medians.
+picture, a spoken question, eight tokens of an answer, a short sentence said; no two prompts of a process begin alike,
+so that none is answered out of its cache. `--peers` adds a fresh process that imports torch and transformers, and one
+that embeds the sentence with them. Rounds are interleaved; medians.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ FUNCTIONS = {
     "language model": "generate",
     "text to speech": "speak",
 }
+SENTENCE = "The quick brown fox jumps over the lazy dog."
 TIERS = ("plain spawn", "template", "alone", "loaded", "hot")
 COLD = str(ROOT / "benchmarks" / "_cold.py")
 
@@ -62,28 +64,38 @@ async def write_inputs(folder: Path) -> None:
     image = {"part": 0, "width": photo.width, "height": photo.height, "source": "photo"}
     seconds = len(clip) / 16_000
     voice = [{"start_s": 0.0, "end_s": seconds}]
-    inputs: dict[str, dict[str, Any]] = {
-        "text.embed": {"texts": ["The quick brown fox jumps over the lazy dog."]},
-        "image.encode": {"images": [image], "tensors": {"images.0.pixels": "pixels"}},
-        "audio.transcribe": {
-            "clips": [{"part": 0, "seconds": seconds, "source": "clip", "voice": voice}],
-            "tensors": {"clips.0.samples": "samples"},
-        },
-        "speak": {"text": "Hello there."},
+    transcribed = {
+        "clips": [{"part": 0, "seconds": seconds, "source": "clip", "voice": voice}],
+        "tensors": {"clips.0.samples": "samples"},
     }
-    load_functions()
-    async with FunctionEnvironment() as environment:
-        messages = [{"role": "user", "content": [{"text": "What is the capital of Japan?"}]}]
-        prompt = (await environment.run("fuse", {"messages": messages}))["prompt"]
-        for name in ("ids", "positions"):
-            np.save(folder / f"{name}.npy", await environment.tensors.get(_ref(prompt.pop(name))))
-    inputs["generate"] = {
-        "prompt": prompt,
-        "sampling": {"max_tokens": 8},
-        "tensors": {"prompt.ids": "ids", "prompt.positions": "positions"},
+    inputs: dict[str, list[dict[str, Any]]] = {
+        "text.embed": [{"texts": [SENTENCE]}],
+        "image.encode": [{"images": [image], "tensors": {"images.0.pixels": "pixels"}}],
+        "audio.transcribe": [transcribed],
+        "generate": await _prompts(folder),
+        "speak": [{"text": "Hello there."}],
     }
     for name, found in inputs.items():
         (folder / f"{name}.json").write_text(json.dumps(found))
+
+
+async def _prompts(folder: Path) -> list[dict[str, Any]]:
+    """Inputs of `generate`, one a run."""
+    load_functions()
+    found = []
+    async with FunctionEnvironment() as environment:
+        for system in ("Answer at once.", "Be brief.", "You know the world.", "Say it kindly."):
+            messages = [
+                {"role": "system", "content": [{"text": system}]},
+                {"role": "user", "content": [{"text": "What is the capital of Japan?"}]},
+            ]
+            prompt = (await environment.run("fuse", {"messages": messages}))["prompt"]
+            tensors = {}
+            for name in ("ids", "positions"):
+                tensors[f"prompt.{name}"] = file = f"{name}-{len(found)}"
+                np.save(folder / f"{file}.npy", await environment.tensors.get(_ref(prompt.pop(name))))
+            found.append({"prompt": prompt, "sampling": {"max_tokens": 8}, "tensors": tensors})
+    return found
 
 
 def _ref(plain: dict[str, Any]) -> Any:
@@ -185,16 +197,23 @@ async def measured(rounds: int) -> dict[str, dict[str, float]]:
     return {what: {tier: median(values) for tier, values in tiers.items()} for what, tiers in found.items()}
 
 
-def torch_imports() -> float:
-    """Milliseconds of a fresh process that imports torch and transformers' models of text, and does nothing else."""
+def torch_times(rounds: int) -> tuple[float, float]:
+    """Milliseconds of fresh processes that import torch and transformers' models of text, and that embed a sentence."""
+    from embed import weights
+
     python = peer_python("embed", ["torch==2.13.0"], ["sentence-transformers==5.7.0", "fastembed==0.9.1"])
     code = "import torch; from transformers import AutoModel, AutoTokenizer; AutoModel, AutoTokenizer"
-    times = []
-    for _ in range(3):
-        started_s = time.monotonic()
-        subprocess.run([str(python), "-c", code], check=True, env=own_environment())
-        times.append(time.monotonic() - started_s)
-    return median(times) * 1e3
+    imports: list[float] = []
+    results: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        embeds = [str(ROOT / "benchmarks" / "peers" / "torch_cold.py"), str(weights(Path(folder))), SENTENCE]
+        for turn in range(rounds + 1):
+            for times, arguments in ((imports, ["-c", code]), (results, embeds)):
+                started_s = time.monotonic()
+                subprocess.run([str(python), *arguments], check=True, env=own_environment())
+                if turn:  # the first one fills the page cache
+                    times.append(time.monotonic() - started_s)
+    return median(imports) * 1e3, median(results) * 1e3
 
 
 def measurements(found: dict[str, dict[str, float]]) -> list[Measurement]:
@@ -231,8 +250,13 @@ def main() -> None:
     found = asyncio.run(measured(1 if arguments.quick else 7))
     results = measurements(found)
     if arguments.peers:
-        value, plain = torch_imports(), found["text encoder"]["plain spawn"]
-        results.append(_beside("text encoder: plain spawn", plain, "torch, transformers", value, plain / value))
+        imports, embeds = torch_times(1 if arguments.quick else 3)
+        for tier in ("plain spawn", "template"):
+            value = found["text encoder"][tier]
+            results += [
+                _beside(f"text encoder: {tier}", value, "imports of torch", imports, imports / value),
+                _beside(f"text encoder: {tier}", value, "torch, to a vector", embeds, embeds / value),
+            ]
     report(results, arguments.json)
     if arguments.plot is not None:
         bars(arguments.plot, "To the first result, ms", found, TIERS)

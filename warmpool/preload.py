@@ -1,4 +1,4 @@
-"""What a template imports before it forks: everything that a worker would import later."""
+"""What a template has before it forks: all that a worker would import, and what it would read and never change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bus.errors import PipelineInvalidError
+from bus.errors import OmnibusError, PipelineInvalidError
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.registry import load_functions
 from runtime.engines.providers import installed
-from runtime.repository.catalog import builtin_catalog
+from runtime.repository import Repository
+from runtime.text.vocabulary import read_ahead
 
 MODULES = (
     *("warmpool.serving", "warmpool.worker", "uvloop"),
@@ -31,13 +32,17 @@ PACKAGES = (
 """Of ours, with all that is below them: stages import them when they load a model."""
 
 
-def preload(modules: Iterable[str] = (), device: str = "auto", pipelines: Iterable[Path] = ()) -> Mapping[str, str]:
-    """Import it all.
+def preload(
+    modules: Iterable[str] = (), device: str = "auto", pipelines: Iterable[Path] = (), models: Path | None = None
+) -> Mapping[str, str]:
+    """Import and read it all.
 
     Args:
         modules: Packages with functions of the deployer's own.
         device: What models will run on.
         pipelines: Folders of the deployer's own pipelines.
+        models: See `Repository`. Vocabularies of the models that functions serve by default are read: they take a
+            tenth of a second each, and hold the interpreter all the while.
 
     Returns:
         What the pool is told: under `unsafe`, why workers are not to be forked; empty when they are.
@@ -49,9 +54,17 @@ def preload(modules: Iterable[str] = (), device: str = "auto", pipelines: Iterab
             importlib.import_module(found.name)
     importlib.import_module("PIL.Image").preinit()  # the plug-ins of common formats
     functions = load_functions(modules)
-    builtin_catalog()
     with suppress(PipelineInvalidError):  # which whoever serves it says
         Pipelines.load(functions, (BUILT_IN, *pipelines))
+    _read_vocabularies(Repository(models), {name for spec in functions for name in spec.models})
     chosen = installed()[0] if device == "auto" else device
     # A process that has forked cannot use what its parent has begun with a GPU.
     return {"unsafe": "" if chosen == "cpu" else f"models run on {chosen}, whose context cannot be forked"}
+
+
+def _read_vocabularies(repository: Repository, names: Iterable[str]) -> None:
+    for name in sorted(names):
+        with suppress(OmnibusError):  # not installed, or damaged: whoever serves it says so
+            manifest = repository.resolve(name)
+            if any(file.path == "tokenizer.json" for file in manifest.files):
+                read_ahead(repository.file(manifest, "tokenizer.json"))

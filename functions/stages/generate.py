@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -84,11 +83,8 @@ def setup(repository: Repository) -> Generator:
     from runtime.generation.installed_tokenizer import installed_tokenizer
 
     manifest = repository.resolve(LANGUAGE_MODEL)
-    with ThreadPoolExecutor(1, thread_name_prefix="omnibus-load") as aside:
-        # A session opens without the interpreter, which reads the vocabulary meanwhile.
-        reading = aside.submit(installed_tokenizer, repository, manifest)
-        decoder = Decoder(repository.folder(manifest), manifest, slots=_SLOTS)
-        tokenizer = reading.result()
+    tokenizer = installed_tokenizer(repository, manifest)
+    decoder = Decoder(repository.folder(manifest), manifest, slots=_SLOTS)
     engine = TextEngine(decoder, tokenizer.token_bytes)
     engine.open()
     atexit.register(engine.close)

@@ -33,7 +33,7 @@ def main(control: int) -> None:
         return serve_forked(settings, str(request["group"]), channel, descriptors)
 
     def imports() -> Mapping[str, str]:
-        return preload(settings.modules, settings.device, settings.pipeline_folders)
+        return preload(settings.modules, settings.device, settings.pipeline_folders, settings.models)
 
     serve_template(socket.socket(fileno=control), imports, become)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -111,9 +110,7 @@ class Whisper:
         # Times of words are seldom asked for; what they need is opened when they are.
         known = any(file.path == "alignment.onnx" for file in manifest.files)
         aligner = (lambda: opened(repository.file(manifest, "alignment.onnx"))) if known else None
-        with ThreadPoolExecutor(1, thread_name_prefix="omnibus-load") as aside:
-            reading = aside.submit(read_tokenizer, words)
-            return cls(opened(encoder), opened(decoder), reading.result(), manifest, aligner)
+        return cls(opened(encoder), opened(decoder), read_tokenizer(words), manifest, aligner)
 
     @property
     def window_samples(self) -> int:
