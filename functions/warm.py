@@ -7,39 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any
 
+from bus.contracts import Tier
 from bus.errors import ContractError
 
 _SHORT = re.compile(r"warm_pool:(\d{1,4})")
 DEFAULT_MAX = 4
-
-
-class Tier(StrEnum):
-    """How far a waiting worker is on its way to an answer; each is a step behind the one before."""
-
-    TEMPLATE = "template"
-    """No process of its own: a fork away."""
-
-    PRIMED = "primed"
-    """Forked and connected to the bus."""
-
-    LOADED = "loaded"
-    """Its models are ready; it takes messages."""
-
-    HOT = "hot"
-    """Its models have run on the shapes that they are used with."""
-
-    @property
-    def rank(self) -> int:
-        """Place in the order; a higher one answers sooner."""
-        return list(Tier).index(self)
-
-    @property
-    def serves(self) -> bool:
-        """Whether a worker that waits so takes messages."""
-        return self.rank >= Tier.LOADED.rank
 
 
 @dataclass(frozen=True, kw_only=True)

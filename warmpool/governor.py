@@ -22,7 +22,7 @@ from functions.spec import FunctionSpec
 from functions.warm import WarmSpec
 from warmpool.ahead import Ahead
 from warmpool.demand import Demand, Heard
-from warmpool.group import SERVING, Group
+from warmpool.group import Group
 from warmpool.policy.pool_policy import PoolPolicy
 from warmpool.policy.view import GroupView
 from warmpool.pool import Pool
@@ -176,7 +176,7 @@ class Governor:
 
     async def _listen(self) -> None:
         """Listen to what nobody takes messages for."""
-        served = {name for name, tiers in self._wanted.items() if not tiers.keys().isdisjoint(SERVING)}
+        served = {name for name, tiers in self._wanted.items() if any(tier.serves for tier in tiers)}
         if self._scaler is not None:  # who has workers hears what is asked of them, and tells
             served |= {name for name in self._groups if self._scaler.served_elsewhere(name)}
         cold = {function for function, group in self._group_of.items() if group not in served}

@@ -9,15 +9,11 @@ from typing import NamedTuple
 
 from bus.contracts import Tier
 from functions.spec import FunctionSpec
-from functions.warm import Tier as Warmth
 from functions.warm import WarmSpec
 from warmpool.member import Member
 from warmpool.policy.keep_alive import Cost
 from warmpool.policy.staffing import for_backlog
 from warmpool.policy.view import GroupView, Target
-
-SERVING = frozenset({Tier.LOADED, Tier.HOT})
-"""Tiers in which messages are taken."""
 
 _FIRST_NBYTES, _FIRST_START_S, _FIRST_SERVICE_S = 200e6, 1.0, 0.5
 """Until they are measured."""
@@ -134,7 +130,7 @@ class Group:
         seconds = 0.0 if self._looked_s is None else now_s - self._looked_s
         self._looked_s = now_s
         # A record that is closed is of a worker that has just ended.
-        serving = [member for member in members if member.tier in SERVING and not member.record.closed]
+        serving = [member for member in members if member.tier and member.tier.serves and not member.record.closed]
         self._alive, self._serving = len(members), len(serving)
         self.busy = sum(member.vitals.busy for member in serving)
         self._busy_s += self.busy * seconds
@@ -186,8 +182,8 @@ class Group:
         target_s = self.settings.target_wait_ms / 1e3
         working = min(target.workers, for_backlog(requests, self.slots, self.service_s, target_s))
         if target.tier.serves:
-            tiers = {Tier(target.tier.value): target.workers}
-        elif target.tier is Warmth.PRIMED:
+            tiers = {target.tier: target.workers}
+        elif target.tier is Tier.PRIMED:
             tiers = {Tier.LOADED: working, Tier.PRIMED: target.workers - working}
         else:
             tiers = {Tier.LOADED: working}

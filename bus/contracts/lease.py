@@ -20,7 +20,10 @@ class WorkerState(StrEnum):
 
 
 class Tier(StrEnum):
-    """How warm a worker is; each one is a step away from the next."""
+    """How far a worker is on its way to an answer; each one is a step behind the one before."""
+
+    TEMPLATE = "template"
+    """No process of its own: a fork away. No worker tells this of itself."""
 
     PRIMED = "primed"
     """Everything is imported and connected; nothing is loaded, nothing is taken."""
@@ -33,8 +36,13 @@ class Tier(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Counts from the coldest."""
+        """Place in the order; a higher one answers sooner."""
         return list(Tier).index(self)
+
+    @property
+    def serves(self) -> bool:
+        """Whether a worker that is so warm takes messages."""
+        return self.rank >= Tier.LOADED.rank
 
 
 class FunctionStatus(Contract):

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bus.contracts import Contract
+from bus.contracts import Contract, Tier
 from bus.errors import StackConfigError
 from functions.deployment import Deployment, group_settings, read_deployment
 from functions.spec import FunctionSpec
-from functions.warm import Tier, WarmSpec
+from functions.warm import WarmSpec
 
 
 class Nothing(Contract):

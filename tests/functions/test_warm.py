@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from bus.contracts import Contract
+from bus.contracts import Contract, Tier
 from bus.errors import ContractError
 from functions.decorator import function
 from functions.registry import registry
-from functions.warm import DEFAULT_MAX, Tier, WarmSpec, read_warm
+from functions.warm import DEFAULT_MAX, WarmSpec, read_warm
 
 
 class Nothing(Contract):

@@ -19,7 +19,6 @@ from bus.memory import MemoryBus
 from bus.ports import Delivery, Settlement
 from bus.subjects import START_FUNCTION
 from functions.spec import FunctionSpec
-from functions.warm import Tier as Warmth
 from functions.warm import WarmSpec
 from tests.warmpool.pools import running, until
 from warmpool.governor import Governor
@@ -133,7 +132,7 @@ async def test_a_backlog_gets_as_many_workers_as_it_needs_but_no_more_than_allow
 
 
 async def test_the_least_that_a_deployer_wants_is_there_from_the_start_and_stays(tmp_path: Path) -> None:
-    ready, cool = WarmSpec(min=2, tier=Warmth.HOT), WarmSpec(min=1, tier=Warmth.PRIMED)
+    ready, cool = WarmSpec(min=2, tier=Tier.HOT), WarmSpec(min=1, tier=Tier.PRIMED)
     async with world(tmp_path, beats=ready, cool=cool) as here:
         await until(lambda: here.tiers("beats") == [Tier.HOT] * 2 and here.tiers("cool") == [Tier.PRIMED])
         await here.ask("cool.work")
@@ -185,10 +184,10 @@ async def test_what_comes_to_workers_is_told_by_function_and_lane(tmp_path: Path
     assert came == {("one", "one.work", "batch"): 2, ("one", "one.work", "interactive"): 1}
 
 
-@pytest.mark.parametrize("tier", [Warmth.TEMPLATE, Warmth.PRIMED])
-async def test_colder_workers_wait_colder_and_work_all_the_same(tmp_path: Path, tier: Warmth) -> None:
+@pytest.mark.parametrize("tier", [Tier.TEMPLATE, Tier.PRIMED])
+async def test_colder_workers_wait_colder_and_work_all_the_same(tmp_path: Path, tier: Tier) -> None:
     async with world(tmp_path, cold=WarmSpec(tier=tier, keep_alive_s=1e9)) as here:
         await here.ask("cold.work")
         await until(lambda: here.tiers("cold") == [Tier.LOADED])
         await here.answer("cold.work")
-        await until(lambda: here.tiers("cold") == ([Tier.PRIMED] if tier is Warmth.PRIMED else []))
+        await until(lambda: here.tiers("cold") == ([Tier.PRIMED] if tier is Tier.PRIMED else []))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from functions.warm import Tier, WarmSpec
+from bus.contracts import Tier
+from functions.warm import WarmSpec
 from warmpool.policy.keep_alive import Cost
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.warm import Tier, WarmSpec
+from bus.contracts import Tier
+from functions.warm import WarmSpec
 from warmpool.policy.keep_alive import Cost
 from warmpool.policy.pool_policy import PoolPolicy
 from warmpool.policy.view import GroupView
