@@ -13,14 +13,16 @@ import pytest
 from functions.warm import DEFAULT_MAX
 from tests.delivery.processes import until
 from tests.delivery.stack import Stack, running
+from warmpool.adopted import COMM_PREFIX
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 
 
 def workers(stack: Stack) -> list[str]:
-    """Names of the worker processes of a stack."""
-    names = (Path(f"/proc/{pid}/comm") for pid in stack.children())
-    return [name for path in names if path.exists() and (name := path.read_text().strip()).startswith("omnibus-")]
+    """Names of the worker processes of a stack that are something already; one waits until it is told what to be."""
+    paths = (Path(f"/proc/{pid}/comm") for pid in stack.children())
+    names = (path.read_text().strip().removeprefix(COMM_PREFIX) for path in paths if path.exists())
+    return [name for name in names if name in ("media", "encode", "generate", "speech")]
 
 
 async def test_the_first_requests_bring_workers_and_the_last_one_is_gone_when_all_is_quiet(tmp_path: Path) -> None:
@@ -33,7 +35,7 @@ async def test_the_first_requests_bring_workers_and_the_last_one_is_gone_when_al
         asked = [stack.post("/v1/embeddings", json={"model": "embed", "input": f"text {index}"}) for index in range(20)]
         answers = [answer.json() for answer in await asyncio.gather(*asked)]
         assert [len(answer["data"][0]["embedding"]) for answer in answers] == [384] * 20
-        assert set(workers(stack)) == {"omnibus-encode"}
+        assert set(workers(stack)) == {"encode"}
         assert len(workers(stack)) <= DEFAULT_MAX
         await until(lambda: not workers(stack), "the last worker to end", 120)
         again = await _later(stack, {"model": "embed", "input": "text 0"})
