@@ -20,6 +20,7 @@ from bus.contracts import Contract, TensorRef, TokenBlock
 from bus.contracts.codec import decode, digest_of, encode
 from bus.errors import ContractError, OmnibusError
 from bus.ports import KeyValue, ObjectStore, Subscription
+from functions.flights import Flights
 
 log = logging.getLogger("omnibus.encoder_cache")
 
@@ -28,6 +29,8 @@ _KEEP_S = 7 * 86_400.0
 """Its tensors are removed a day later, see `bus.store.once`: until then whoever found a block finds them, too."""
 _TOUCH_S = 60.0
 """Uses within this time count as one: not every hit is a write."""
+_SWEEP_S = 600.0
+"""So often those are looked for that are too old; one that is wanted before is found to be so then."""
 _ROOM = 0.9
 """Where the budget is passed, so much of it stays: not every write has to make room."""
 
@@ -65,6 +68,7 @@ class EncoderCache:
         hits: Blocks that this process found.
         misses: Blocks that it did not.
         evicted: Blocks that it let go for others.
+        flights: Blocks that are being made here now.
     """
 
     def __init__(
@@ -79,8 +83,12 @@ class EncoderCache:
         self._bucket, self._store = bucket, store
         self._budget, self._shared, self._clock = budget_nbytes, shared, clock
         self._known: dict[str, _Known] = {}
+        self._nbytes = 0
+        """Of all that is known."""
+        self._swept_s = clock()
         self._watch: Subscription | None = None
         self.hits = self.misses = self.evicted = 0
+        self.flights: Flights[TokenBlock] = Flights()
 
     async def __aenter__(self) -> Self:
         """Start to mirror what is there."""
@@ -103,7 +111,7 @@ class EncoderCache:
             "misses": self.misses,
             "evicted": self.evicted,
             "entries": len(self._known),
-            "nbytes": sum(one.nbytes for one in self._known.values()),
+            "nbytes": self._nbytes,
         }
 
     def key(self, tenant: str, media: str, model: str, *settings: Any) -> str:
@@ -116,6 +124,10 @@ class EncoderCache:
             settings: All else that its tokens depend on, as plain values.
         """
         return digest_of(["" if self._shared else tenant, self._shared, media, model, list(settings)])[:40]
+
+    def knows(self, key: str) -> bool:
+        """Whether there is a block of that key, as far as is known here."""
+        return key in self._known
 
     async def get(self, key: str) -> TokenBlock | None:
         """The block, when it is known and all of its tensors are still there; a cache that fails costs no request."""
@@ -139,7 +151,7 @@ class EncoderCache:
         now_s = self._clock()
         try:
             await self._bucket.put(key, encode(EncodedMedia(block=block, made_s=now_s, used_s=now_s)))
-            self._known[key] = _Known(nbytes, now_s, now_s)
+            self._note(key, _Known(nbytes, now_s, now_s))
             await self._make_room(now_s)
         except OmnibusError as error:
             log.warning("encoded media are not remembered: %s", error)
@@ -151,7 +163,7 @@ class EncoderCache:
         if found is None or now_s - found.made_s > _KEEP_S or not await self._is_whole(found.block):
             await self._forget(key)
             return None
-        self._known[key] = _Known(_nbytes(found.block), found.made_s, now_s)
+        self._note(key, _Known(_nbytes(found.block), found.made_s, now_s))
         if now_s - found.used_s > _TOUCH_S:
             used = found.model_copy(update={"used_s": now_s})
             await self._bucket.put(key, encode(used))
@@ -165,31 +177,40 @@ class EncoderCache:
         return None not in sizes
 
     async def _make_room(self, now_s: float) -> None:
-        for key in [key for key, one in self._known.items() if now_s - one.made_s > _KEEP_S]:
-            await self._forget(key)
-        left = sum(one.nbytes for one in self._known.values())
-        if left <= self._budget:
+        if now_s - self._swept_s > _SWEEP_S:
+            self._swept_s = now_s
+            for key in [key for key, one in self._known.items() if now_s - one.made_s > _KEEP_S]:
+                await self._forget(key)
+        if self._nbytes <= self._budget:
             return
-        for key, one in sorted(self._known.items(), key=lambda item: item[1].used_s):
-            if left <= self._budget * _ROOM:
+        for key, _ in sorted(self._known.items(), key=lambda item: item[1].used_s):
+            if self._nbytes <= self._budget * _ROOM:
                 break
-            left -= one.nbytes
-            await self._forget(key)
-            self.evicted += 1
+            if key in self._known:  # else another one, who makes room, too, was faster
+                await self._forget(key)
+                self.evicted += 1
 
     async def _forget(self, key: str) -> None:
-        self._known.pop(key, None)
+        self._note(key, None)
         await self._bucket.delete(key)
 
+    def _note(self, key: str, known: _Known | None) -> None:
+        """What is known of a key from now on; None: nothing."""
+        before = self._known.pop(key, None)
+        self._nbytes -= before.nbytes if before is not None else 0
+        if known is not None:
+            self._known[key] = known
+            self._nbytes += known.nbytes
+
     def _on_change(self, key: str, value: bytes | None) -> None:
-        self._known.pop(key, None)
+        self._note(key, None)
         if value is None:
             return
         try:
             entry = decode(EncodedMedia, value)
         except ContractError:  # of a newer worker, which looks after it
             return
-        self._known[key] = _Known(_nbytes(entry.block), entry.made_s, entry.used_s)
+        self._note(key, _Known(_nbytes(entry.block), entry.made_s, entry.used_s))
 
 
 def _tensors(block: TokenBlock) -> Iterator[TensorRef]:

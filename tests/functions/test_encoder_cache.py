@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from bus.contracts import Modality, TokenBlock
+from bus.contracts.codec import decode
 from bus.memory import MemoryBus
 from bus.ports import KeyValue, ObjectStore
 from bus.store.bucket import S3Config
 from bus.store.directory import DirectoryObjectStore
 from bus.store.s3 import S3ObjectStore
 from bus.tensors.plane import Plane
-from functions.encoder_cache import EncoderCache
+from functions.encoder_cache import EncodedMedia, EncoderCache
 
 LARGE = 20_000
 """Numbers of an embedding that is too large to ride inside a message."""
@@ -138,6 +139,29 @@ async def test_what_is_so_old_that_its_tensors_go_soon_is_made_again(desk: Desk)
         assert await cache.get("key") is not None
         desk.now_s += 0.2 * 86_400
         assert await cache.get("key") is None
+
+
+async def test_what_is_too_old_is_removed_though_nobody_asks_for_it(desk: Desk) -> None:
+    async with desk.cache() as cache:
+        await cache.put("old", await desk.block(1))
+        desk.now_s += 8 * 86_400
+        await cache.put("new", await desk.block(2))
+        assert set(await desk.bucket.entries()) == {"new"}
+        assert (cache.statistics["entries"], cache.statistics["nbytes"]) == (1, 32)
+
+
+async def test_the_bytes_that_are_kept_are_those_of_the_entries_whoever_wrote_them(desk: Desk) -> None:
+    async with desk.cache(budget_nbytes=1000) as one, desk.cache(budget_nbytes=1000) as other:
+        for seed in range(50):
+            desk.now_s += 1
+            await (one, other)[seed % 2].put(f"key-{seed % 7}", await desk.block(seed, 8 * (seed % 5 + 1)))
+        await desk.bucket.delete("key-3")
+        blocks = [decode(EncodedMedia, value).block for value in (await desk.bucket.entries()).values()]
+        kept = sum(block.embeddings.nbytes for block in blocks if block.embeddings is not None)
+        async with asyncio.timeout(30):  # each hears of what the other one wrote a moment later
+            while not one.statistics["nbytes"] == other.statistics["nbytes"] == kept:
+                await asyncio.sleep(0)
+        assert one.statistics["entries"] == len(blocks) == 6
 
 
 async def test_an_entry_that_nobody_here_understands_is_no_hit(desk: Desk) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from bus.contracts import Contract, TensorRef, TokenBlock
+from bus.errors import InvalidInputError
 from bus.ports import Array
 from functions.context import Context
 from functions.decorator import function
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from runtime.multimodal.encoder import MediaEncoder
     from runtime.multimodal.prepared import Floats, Prepared
     from runtime.repository import Repository
+
+
+_LOOK_EVERY_S = 0.2
+"""How often somebody who waits for another request's encoding looks whether its own is cancelled."""
 
 
 class EncodeInputs(Contract):
@@ -57,17 +62,50 @@ async def encode(context: Context[MediaEncoder], inputs: EncodeInputs) -> Encode
 
     Raises:
         CancelledRequestError: Nobody waits any more.
+        InvalidInputError: A piece cannot be as few tokens as it may become.
         EngineError: An encoder failed; says on which piece where there was but one.
     """
     # The same picture twice in a request is encoded once.
-    waiting = list({piece.key: piece for piece in inputs.media if piece.block is None}.values())
-    prepared = [await _prepared(context, piece) for piece in waiting]
-    encoded = await _encoded(context, waiting, prepared)
-    made = {piece.key: await _block(context, piece, *one) for piece, one in zip(waiting, encoded, strict=True)}
+    wanted = {piece.key: piece for piece in inputs.media if piece.block is None}
+    made, encoded = await _made(context, wanted)
     blocks = [Block(part=piece.part, block=piece.block or made[piece.key]) for piece in inputs.media]
     tokens = sum(one.block.embeddings.shape[0] for one in blocks if one.block.embeddings is not None)
-    context.note(media=len(blocks), encoded=len(waiting), tokens=tokens)
+    context.note(media=len(blocks), encoded=encoded, tokens=tokens)
     return EncodeOutputs(blocks=tuple(blocks))
+
+
+async def _made(
+    context: Context[MediaEncoder], wanted: Mapping[str, PreparedMedia]
+) -> tuple[dict[str, TokenBlock], int]:
+    """The block of each piece, and how many of them were encoded here; what another request encodes is waited for."""
+    cache, made, encoded = context.encoder_cache, dict[str, TokenBlock](), 0
+    for key in wanted:
+        # It may have been encoded since it was prepared.
+        if cache.knows(key) and (known := await cache.get(key)) is not None:
+            made[key] = known
+    while left := [key for key in wanted if key not in made]:
+        if mine := cache.flights.take_off(left):
+            landed: dict[str, TokenBlock] = {}
+            try:
+                await _encode(context, [wanted[key] for key in mine], landed)
+            finally:
+                cache.flights.land(mine, landed)
+            made |= landed
+            encoded += len(mine)
+            continue
+        context.check()
+        if (block := await cache.flights.landed(left[0], _LOOK_EVERY_S)) is not None:
+            made[left[0]] = block
+    return made, encoded
+
+
+async def _encode(
+    context: Context[MediaEncoder], pieces: Sequence[PreparedMedia], landed: dict[str, TokenBlock]
+) -> None:
+    prepared = [await _prepared(context, piece) for piece in pieces]
+    for piece, one in zip(pieces, await _encoded(context, pieces, prepared), strict=True):
+        with about(piece.part, context.model.ref):
+            landed[piece.key] = await _block(context, piece, *one)
 
 
 async def _encoded(
@@ -106,7 +144,11 @@ async def _prepared(context: Context[MediaEncoder], piece: PreparedMedia) -> Pre
 async def _block(
     context: Context[MediaEncoder], piece: PreparedMedia, prepared: Prepared, embeddings: Floats
 ) -> TokenBlock:
-    """The block of a piece, in as many tokens as it is worth; remembered."""
+    """The block of a piece, in as many tokens as it is worth; remembered.
+
+    Raises:
+        InvalidInputError: What must stay apart is more tokens than it may become.
+    """
     from runtime.multimodal.budget import tokens_to_keep
     from runtime.multimodal.family import Detail, Laid
     from runtime.multimodal.merge import merge
@@ -116,6 +158,14 @@ async def _block(
     wanted = tokens_to_keep(prepared.tokens, piece.complexity, detail)
     if wanted < prepared.tokens:
         laid = await context.run(merge, laid, wanted)
+    least, most = len(laid.embeddings), piece.options.max_tokens
+    if most is not None and least > most:
+        raise InvalidInputError(
+            f"with max_tokens of {most} this {piece.modality} would still be {least} tokens, for those of different "
+            f"pieces stay apart; ask for {least} or more",
+            max_tokens=most,
+            least=least,
+        )
     block = TokenBlock(
         modality=piece.modality,
         embeddings=await _put(context, laid.embeddings),

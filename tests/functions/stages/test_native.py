@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,15 @@ async def test_what_was_encoded_before_is_neither_decoded_nor_encoded_again(chat
     assert (await chat.trace(third))["see"].details["encoded"] == 0
     assert answer(third)["text"] == answer(first)["text"]
     assert chat.environment.encoder_cache.statistics["hits"] == 2
+
+
+async def test_requests_that_bring_the_same_new_picture_together_encode_it_once(chat: Chat) -> None:
+    turns = [user({"part": 0}, {"text": WHAT})]
+    asked = [chat.ask(turns, [scene(200, 150, 40)]) for _ in range(4)]
+    results = await asyncio.gather(*asked)
+    encoded = [(await chat.trace(result))["see"].details["encoded"] for result in results]
+    assert sorted(encoded) == [0, 0, 0, 1]
+    assert len({answer(result)["text"] for result in results}) == 1
 
 
 async def test_how_closely_a_picture_is_looked_at_decides_its_tokens(chat: Chat) -> None:

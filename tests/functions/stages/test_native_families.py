@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from PIL import Image
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from bus.contracts import MediaLimits
+from bus.errors import InvalidInputError, error_from_code
 from bus.store.media import save_media
 from functions.environment import FunctionEnvironment
 from functions.flow.catalog import Pipelines
@@ -36,12 +38,13 @@ async def serving(root: Path) -> AsyncIterator[Any]:
         (plan,) = [plan for plan in Pipelines.load(registry) if plan.pipeline == "native"]
         client = await environment.serve(plan)
 
-        async def ask(turns: Turns, media: Sequence[bytes], kind: str = "image/png") -> dict[str, Any]:
+        async def ask(turns: Turns, media: Sequence[bytes], kind: str = "image/png", **more: Any) -> dict[str, Any]:
             kept = [{"ref": (await save_media(environment.store, one, kind)).model_dump()} for one in media]
-            given = {"messages": turns, "model": "small", "media": kept, "sampling": {"max_tokens": COUNT}}
+            given = {"messages": turns, "model": "small", "media": kept, "sampling": {"max_tokens": COUNT}, **more}
             async with client.submit("native", given) as running:
                 result = await running.result()
-            assert result.error is None, result.error
+            if result.error is not None:
+                raise error_from_code(result.error.code, result.error.message, **result.error.details)
             answer: dict[str, Any] = result.outputs["answer"]
             return answer
 
@@ -91,6 +94,16 @@ async def test_llava_onevision_looks_closely_at_a_picture_that_is_alone(tmp_path
             found = await ask(turns, [png(picture) for picture in shown])
             assert found["text"] == answer(pair.model, pair.words, pair.embedded(given))
             assert found["usage"]["prompt_tokens"] == given["input_ids"].shape[1]
+
+
+async def test_a_picture_is_never_more_tokens_than_it_may_become(tmp_path: Path) -> None:
+    llava_pair.make(tmp_path / "saved", tmp_path / "root")
+    turns, picture = [user({"part": 0}, {"text": "What is this?"})], png(scene(300, 170))
+    async with serving(tmp_path / "root") as ask:
+        found = await ask(turns, [picture], options=[{"part": 0, "max_tokens": 2}])
+        assert found["sources"][0]["tokens"] == 2
+        with pytest.raises(InvalidInputError, match=r"media 0 for small@1: .* still be 2 tokens.*ask for 2 or more"):
+            await ask(turns, [picture], options=[{"part": 0, "max_tokens": 1}])
 
 
 async def test_idefics2_has_one_mark_between_two_pictures_and_a_space_before_letters(tmp_path: Path) -> None:
