@@ -33,7 +33,7 @@ def open_repository(settings: Settings) -> Repository:
     def from_s3(wanted: Wanted) -> Path:
         """One object, read like any file over HTTP."""
         bucket, (key, mark, options) = wanted.source.name, wanted.source.version.partition("?")
-        with _bucket(settings, f"s3://{bucket}{mark}{options}") as store, http_client(None) as client:
+        with _bucket(settings, f"s3://{bucket}{mark}{options}") as store, http_client(of_system=True) as client:
             return download(
                 store.signed_url(key),
                 wanted.downloads / "s3" / bucket / key,

@@ -189,7 +189,7 @@ def _download(
     def on_bytes(name: str, done: int, total: int | None) -> None:
         progress(Step(manifest.id, "download", path, done, total))
 
-    with http_client(None) as client:
+    with http_client(of_system=True) as client:
         download(
             store.signed_url(f"{manifest.id}/{manifest.version}/{path}"),
             folder / path,

@@ -95,7 +95,7 @@ def from_hub(wanted: Wanted) -> Path:
     endpoint, token = hub_endpoint()
     folder = wanted.downloads / "hf" / source.name.replace("/", "+") / source.version.replace("/", "+")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with http_client(None) as client:
+    with http_client() as client:
         for member in wanted.members:
             url = f"{endpoint}/{source.name}/resolve/{quote(source.version, safe='')}/{quote(member)}"
             download(
@@ -149,13 +149,14 @@ def _local(path: Path, wanted: Wanted) -> Path:
     return path
 
 
-def http_client(cert: str | None) -> httpx.Client:
+def http_client(cert: str | None = None, *, of_system: bool = False) -> httpx.Client:
     """A client for downloads, to be closed.
 
     Args:
-        cert: A bundle of certificate authorities; None: those of this machine.
+        cert: A bundle of certificate authorities, such as pip is set to; None: those that come with the client.
+        of_system: Whether those of this machine are trusted in their place, as clients of object stores do.
     """
     import httpx
 
-    context: ssl.SSLContext | bool = ssl.create_default_context(cafile=cert) if cert else True
+    context: ssl.SSLContext | bool = ssl.create_default_context(cafile=cert) if cert or of_system else True
     return httpx.Client(follow_redirects=True, verify=context, timeout=httpx.Timeout(60.0, connect=20.0))
