@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, helper
 
+from runtime.graphs.encoders.runs import gathering, over_runs
 from runtime.graphs.encoders.transformer import linear
 from runtime.graphs.families.config import ModelConfig
 from runtime.graphs.ops import MICROSOFT, Graph
@@ -142,13 +143,9 @@ class Perceiver:
             matrix = self._spread(f"{name}self_attn.{part}_proj.weight")
             flat = graph.node("Squeeze", [graph.node("MatMul", [context, matrix]), graph.constant(0)])
             both.append((flat, graph.node("MatMul", [latents, matrix])))
-        going = graph.weight("perceiver.going", np.array(True))
-        nothing = graph.weight("perceiver.nothing", np.zeros((0, shape.latents, wide), np.float32))
-        zero = graph.weight("perceiver.0", np.array(0, np.int64))
-        count = graph.node("Gather", [graph.node("Shape", [runs]), zero])
         sizes = (graph.constant(0), graph.constant(-1), graph.constant(wide))
         body = _body(f"{name}look", (runs, tiles), query, both, shape.heads, sizes)
-        seen = graph.node("Loop", [count, going, nothing], name=f"{name}looks", body=body)
+        seen = over_runs(graph, runs, body, (shape.latents, wide), f"{name}looks")
         return linear(graph, self._read, seen, f"{name}self_attn.o_proj", (shape.hidden, wide), bias=False)
 
     def _spread(self, name: str) -> str:
@@ -188,17 +185,8 @@ def _body(
     made = [
         *_parts(name, bounds, query, memory, sizes),
         node("MultiHeadAttention", inputs, [f"{name}.seen"], domain=MICROSOFT, num_heads=heads),
-        node("Concat", [f"{name}.before", f"{name}.seen"], [f"{name}.after"], axis=0),
-        node("Identity", [f"{name}.going"], [f"{name}.on"]),
     ]
-    value, rows = helper.make_tensor_value_info, TensorProto.FLOAT
-    given = [value(f"{name}.number", TensorProto.INT64, []), value(f"{name}.going", TensorProto.BOOL, [])]
-    return helper.make_graph(
-        made,
-        name,
-        [*given, value(f"{name}.before", rows, [None, None, None])],
-        [value(f"{name}.on", TensorProto.BOOL, []), value(f"{name}.after", rows, [None, None, None])],
-    )
+    return gathering(name, made, f"{name}.seen", 3)
 
 
 def _parts(

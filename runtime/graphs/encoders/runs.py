@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from onnx import GraphProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from runtime.graphs.ops import MICROSOFT, Graph
 
@@ -26,17 +28,49 @@ def attention_over_runs(
         name: Stands before the names of the values in it.
     """
     flat = [graph.node("Reshape", [part, graph.constant(-1, hidden)]) for part in parts]
-    count = graph.node("Gather", [graph.node("Shape", [runs]), _scalar(graph, 0)])
-    going = graph.weight("runs.going", np.array(True))
-    nothing = graph.weight("runs.nothing", np.zeros((0, hidden), np.float32))
     sizes = (graph.constant(0), graph.constant(-1), graph.constant(hidden))
     body = _body(f"{name}.run", runs, flat, heads, sizes)
-    seen = graph.node("Loop", [count, going, nothing], name=f"{name}.runs", body=body)
+    seen = over_runs(graph, runs, body, (hidden,), f"{name}.runs")
     return graph.node("Unsqueeze", [seen, graph.constant(0)])
 
 
-def _scalar(graph: Graph, value: int) -> str:
-    return graph.weight(f"runs.scalar.{value}", np.array(value, np.int64))
+def over_runs(graph: Graph, runs: str, body: GraphProto, sizes: tuple[int, ...], name: str) -> str:
+    """What a body gives for each run, one behind the other, float32 `(row, *sizes)`.
+
+    Args:
+        graph: Gets the nodes.
+        runs: int64 `(run, …)`.
+        body: See `gathering`.
+        sizes: All but the first of what it gives.
+        name: Of the loop.
+    """
+    count = graph.node("Gather", [graph.node("Shape", [runs]), graph.weight("runs.scalar.0", np.array(0, np.int64))])
+    going = graph.weight("runs.going", np.array(True))
+    nothing = graph.weight(f"runs.nothing.{sizes}", np.zeros((0, *sizes), np.float32))
+    return graph.node("Loop", [count, going, nothing], name=name, body=body)
+
+
+def gathering(name: str, made: Sequence[NodeProto], seen: str, rank: int) -> GraphProto:
+    """A body of `over_runs`: what nodes make of the run `<name>.number` is put behind what was made of those before it.
+
+    Args:
+        name: Of the body, and before the names of the values in it.
+        made: The nodes.
+        seen: What they make, float32.
+        rank: Its axes.
+    """
+    node, value, rows = helper.make_node, helper.make_tensor_value_info, TensorProto.FLOAT
+    ends = [
+        node("Concat", [f"{name}.before", seen], [f"{name}.after"], axis=0),
+        node("Identity", [f"{name}.going"], [f"{name}.on"]),
+    ]
+    given = [value(f"{name}.number", TensorProto.INT64, []), value(f"{name}.going", TensorProto.BOOL, [])]
+    return helper.make_graph(
+        [*made, *ends],
+        name,
+        [*given, value(f"{name}.before", rows, [None] * rank)],
+        [value(f"{name}.on", TensorProto.BOOL, []), value(f"{name}.after", rows, [None] * rank)],
+    )
 
 
 def _body(name: str, runs: str, parts: list[str], heads: int, sizes: tuple[str, str, str]) -> GraphProto:
@@ -64,14 +98,5 @@ def _body(name: str, runs: str, parts: list[str], heads: int, sizes: tuple[str, 
     made += [
         node("MultiHeadAttention", inputs, [f"{name}.seen"], domain=MICROSOFT, num_heads=heads),
         node("Reshape", [f"{name}.seen", f"{name}.flat_shape"], [f"{name}.flat"]),
-        node("Concat", [f"{name}.before", f"{name}.flat"], [f"{name}.after"], axis=0),
-        node("Identity", [f"{name}.going"], [f"{name}.on"]),
     ]
-    value, rows = helper.make_tensor_value_info, TensorProto.FLOAT
-    given = [value(f"{name}.number", TensorProto.INT64, []), value(f"{name}.going", TensorProto.BOOL, [])]
-    return helper.make_graph(
-        made,
-        name,
-        [*given, value(f"{name}.before", rows, [None, None])],
-        [value(f"{name}.on", TensorProto.BOOL, []), value(f"{name}.after", rows, [None, None])],
-    )
+    return gathering(name, made, f"{name}.flat", 2)
