@@ -56,6 +56,11 @@ class LanePolicy:
         """Slots that neither a message nor a waiting pull holds."""
         return self.slots - self.busy - sum(lane.pulled for lane in self.lanes.values())
 
+    @property
+    def full(self) -> bool:
+        """Whether the next message of some lane has to wait: the slots that idle lanes keep are none for it."""
+        return self.free <= 0 and any(state.pulled == 0 for state in self.lanes.values())
+
     def arrived(self, lane: Lane, waiting: int, *, pulled: bool = True) -> bool:
         """A message came.
 

@@ -128,6 +128,10 @@ class Consumer(Subscription, Protocol):
     def busy(self) -> int:
         """Deliveries that have not been settled."""
 
+    @property
+    def full(self) -> bool:
+        """Whether the next message of some lane has to wait; the others keep a slot each."""
+
     async def stop_pulling(self) -> None:
         """Take nothing new; what runs goes on, and its in-progress acks too."""
 

@@ -130,8 +130,7 @@ def _silent(lease: Lease, now_s: float) -> bool:
 def _full(lease: Lease, function: str) -> bool:
     """Whether it takes no more of a function's messages; a worker that does not tell of each is taken as one."""
     status = lease.status.get(function)
-    busy, slots = (lease.busy, lease.slots) if status is None else (status.busy, status.slots)
-    return 0 < slots <= busy
+    return 0 < lease.slots <= lease.busy if status is None else status.full
 
 
 def _starts(lease: Lease, function: str, group: str | None, now_s: float) -> bool:

@@ -53,8 +53,10 @@ class ServedFunction:
         error = self.error and ErrorRecord(
             code=self.error.code, message=self.error.message, retryable=self.error.retryable
         )
-        busy = 0 if self.consumer is None else self.consumer.busy
-        return FunctionStatus(slots=self.spec.slots, busy=busy, error=error)
+        if self.consumer is None:
+            return FunctionStatus(slots=self.spec.slots, error=error)
+        busy, full = self.consumer.busy, self.consumer.full
+        return FunctionStatus(slots=self.spec.slots, busy=busy, full=full, error=error)
 
     def has(self, model: FunctionModel) -> None:
         """It can run."""
@@ -173,6 +175,8 @@ class FunctionSet:
                 one.lacks(WorkerStartError(f"{type(error).__name__}: {error}"))
             self._tried.add(one)
             if one.error is None:
+                if known:
+                    log.info("function %r runs now", one.spec.name)
                 self._timings_s[one.spec.name] = time.monotonic() - started_s
                 one.consumer = one.consumer or await self._bus.serve(one.spec.name, one.spec.slots, one.invoker)
             elif one.error.message != known:

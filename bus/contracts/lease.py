@@ -50,6 +50,7 @@ class FunctionStatus(Contract):
 
     slots: int = Field(default=0, ge=0, description="Messages that it runs at once.")
     busy: int = Field(default=0, ge=0, description="Messages that it has.")
+    full: bool = Field(default=False, description="Whether the next message of some lane has to wait.")
     error: ErrorRecord | None = Field(
         default=None, description="Why it cannot run here: what is asked of it gets this error. It is tried again."
     )

@@ -68,6 +68,11 @@ class MemoryConsumer:
         """Deliveries that have not been settled."""
         return len(self._running)
 
+    @property
+    def full(self) -> bool:
+        """Whether the next message of some lane has to wait."""
+        return self._policy.full
+
     async def stop_pulling(self) -> None:
         """Take nothing new; what runs goes on."""
         self._pulling = False

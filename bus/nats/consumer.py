@@ -76,6 +76,11 @@ class NatsConsumer:
         """Deliveries that have not been settled."""
         return len(self._running)
 
+    @property
+    def full(self) -> bool:
+        """Whether the next message of some lane has to wait."""
+        return self._policy.full
+
     async def open(self) -> None:
         """Start to pull."""
         self._pulling = True

@@ -32,6 +32,20 @@ def test_a_backlog_of_batch_work_leaves_the_interactive_lane_its_pull():
     assert policy.arrived(Lane.INTERACTIVE, waiting=0)
 
 
+def test_a_function_is_full_when_one_of_its_lanes_has_no_slot_left():
+    policy = LanePolicy(4)
+    assert not policy.full
+    for full in (False, True):
+        policy.share()
+        assert not policy.full
+        assert policy.arrived(Lane.BATCH, waiting=1)
+        policy.share()
+        assert policy.full is full
+    policy.settled()
+    policy.share()
+    assert not policy.full
+
+
 def test_slots_that_become_free_are_shared_by_weight():
     policy = LanePolicy(12)
     policy.share()

@@ -32,6 +32,8 @@ async def test_the_first_requests_bring_workers_and_the_last_one_is_gone_when_al
     async with running(tmp_path, **variables) as stack:
         await stack.ready()
         assert workers(stack) == []
+        health = await stack.http.get(f"{stack.info.gateway_url}/health")
+        assert (health.status_code, health.json()["status"], health.json()["cold"]) == (200, "READY", True)
         asked = [stack.post("/v1/embeddings", json={"model": "embed", "input": f"text {index}"}) for index in range(20)]
         answers = [answer.json() for answer in await asyncio.gather(*asked)]
         assert [len(answer["data"][0]["embedding"]) for answer in answers] == [384] * 20

@@ -26,7 +26,7 @@ def lease(state: WorkerState, *functions: str, age_s: float = 0.0, **fields: Any
 
 
 def status(busy: int = 0, error: ErrorRecord | None = None) -> FunctionStatus:
-    return FunctionStatus(slots=2, busy=busy, error=error)
+    return FunctionStatus(slots=4, busy=busy, full=busy == 2, error=error)
 
 
 @pytest.mark.parametrize(

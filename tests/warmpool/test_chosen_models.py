@@ -102,6 +102,8 @@ async def test_chosen_models_take_turns_under_the_budget(root: Path) -> None:
     for version in "1212":
         assert await version_of(model, f"tiny@{version}") == version
         assert len(loaded(deployment)) == 1
+        assert deployment.models.resident.keys() == {f"tiny@{version}"}  # what the lease lists
+        assert deployment.models.resident[f"tiny@{version}"] >= 60 << 20
 
 
 async def test_a_chosen_name_that_means_another_version_gets_it_and_the_old_one_leaves(root: Path) -> None:

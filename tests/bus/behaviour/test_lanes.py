@@ -20,6 +20,21 @@ async def test_never_more_than_the_slots_at_once(bus: Bus) -> None:
     await consumer.close()
 
 
+async def test_a_consumer_is_full_when_the_next_message_of_a_lane_has_to_wait(bus: Bus) -> None:
+    receiver = Receiver(settle=lambda _: "hold")
+    consumer = await bus.serve(FUNCTION, 4, receiver)
+    await publish_work(bus, b"first")
+    await receiver.until(1)
+    await until(lambda: not consumer.full)
+    await publish_work(bus, b"second", b"third")
+    await until(lambda: consumer.full)
+    assert (consumer.busy, len(receiver.seen)) == (2, 2)
+    receiver.release()
+    await receiver.until(3)
+    await until(lambda: not consumer.busy and not consumer.full)
+    await consumer.close()
+
+
 async def test_interactive_never_waits_behind_batch(bus: Bus) -> None:
     await publish_work(bus, *(f"b{number}".encode() for number in range(20)), lane=Lane.BATCH)
     receiver = Receiver(settle=lambda delivery: "ack" if delivery.data == b"now" else "hold")
