@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +16,10 @@ from transformers.models.idefics2.processing_idefics2 import Idefics2Processor
 
 from runtime.graphs.encoders.pixels import Normalisation
 from runtime.multimodal.family import Detail
-from runtime.multimodal.prepared import Prepared
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
-from tests.runtime.multimodal.served import Prompt, Served
+from tests.runtime.multimodal.agreement import MergedPrompt
+from tests.runtime.multimodal.served import Served
 from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
 
 FAKE, IMAGE = "<fake_token_around_image>", "<image>"
@@ -61,6 +60,11 @@ class Pair:
         given: dict[str, torch.Tensor] = self.processor(text=text, images=[list(images)], return_tensors="pt")
         return given
 
+    def right(self, text: str, images: Sequence[Image.Image]) -> MergedPrompt:
+        """The reference's prompt."""
+        given = self.given(text, images)
+        return MergedPrompt(given["input_ids"][0].tolist(), self.embedded(given))
+
     def embedded(self, given: dict[str, torch.Tensor]) -> torch.Tensor:
         """What the reference gives to its language model."""
         return merged.embedded(self.model, self.model.model.text_model, **given)
@@ -71,14 +75,6 @@ class Pair:
             found = self.model.model.get_image_features(given["pixel_values"], given["pixel_attention_mask"])
         features: NDArray[np.float32] = torch.cat(list(found.pooler_output)).numpy()
         return features
-
-    def prompt(self, text: str, pieces: Sequence[Prepared]) -> Prompt:
-        """Ours of the same."""
-        before, *behind = text.split(IMAGE)
-        parts: list[Any] = [before]
-        for words, piece, embeddings in zip(behind, pieces, self.served.encode(*pieces), strict=True):
-            parts += [(piece, embeddings), words]
-        return self.served.prompt(*parts)
 
 
 def make(folder: Path, root: Path, *, splitting: bool) -> Pair:

@@ -27,10 +27,9 @@ from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_stri
 
 from runtime.graphs.encoders.pixels import Normalisation
 from runtime.multimodal.family import Detail
-from runtime.multimodal.prepared import Prepared
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
-from tests.runtime.multimodal.served import Prompt, Served
+from tests.runtime.multimodal.served import Served
 from tests.runtime.multimodal.words import VOCABULARY, control_tokens, number, tokenizer
 
 FAKE, IMAGE, GLOBAL, VIDEO = "<fake_token_around_image>", "<image>", "<global-img>", "<video>"
@@ -103,15 +102,6 @@ class Pair:
         given = {"input_ids": ids, "pixel_values": pixels, "pixel_attention_mask": mask}
         embedded = merged.embedded(self.model, model.text_model, **given)
         return Right(ids[0].tolist(), pixels[0].numpy(), features.numpy(), embedded)
-
-    def prompt(self, text: str, pieces: Sequence[Prepared]) -> Prompt:
-        """Ours of the same."""
-        before, *behind = text.split(IMAGE)
-        encoded = self.served.encode(*pieces)
-        parts: list[Any] = [before]
-        for words, piece, embeddings in zip(behind, pieces, encoded, strict=True):
-            parts += [(piece, embeddings), words]
-        return self.served.prompt(*parts)
 
 
 def _words() -> PreTrainedTokenizerFast:

@@ -17,10 +17,10 @@ from transformers.models.llava_onevision.image_processing_pil_llava_onevision im
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 
 from runtime.multimodal.family import Detail
-from runtime.multimodal.prepared import Prepared
 from tests.runtime import reference
 from tests.runtime.multimodal import merged
-from tests.runtime.multimodal.served import Prompt, Served
+from tests.runtime.multimodal.agreement import MergedPrompt
+from tests.runtime.multimodal.served import Served
 from tests.runtime.multimodal.words import VOCABULARY, number, tokenizer
 
 IMAGE, VIDEO = "<image>", "<video>"
@@ -71,6 +71,11 @@ class Pair:
         ids = self.words(text.replace("<IMAGE>", IMAGE), add_special_tokens=False, return_tensors="pt")["input_ids"]
         return {"input_ids": ids, **given}
 
+    def right(self, text: str, images: Sequence[Image.Image]) -> MergedPrompt:
+        """The reference's prompt."""
+        given = self.given(text, images)
+        return MergedPrompt(given["input_ids"][0].tolist(), self.embedded(given))
+
     def embedded(self, given: dict[str, torch.Tensor]) -> torch.Tensor:
         """What the reference gives to its language model."""
         return merged.embedded(self.model, self.model.model.language_model, **given)
@@ -81,14 +86,6 @@ class Pair:
         with torch.inference_mode():
             found = self.model.model.get_image_features(**counts).pooler_output
         return [one.numpy() for one in found]
-
-    def prompt(self, text: str, pieces: Sequence[Prepared]) -> Prompt:
-        """Ours of the same."""
-        before, *behind = text.split(IMAGE)
-        parts: list[Any] = [before]
-        for words, piece, embeddings in zip(behind, pieces, self.served.encode(*pieces), strict=True):
-            parts += [(piece, embeddings), words]
-        return self.served.prompt(*parts)
 
 
 def make(folder: Path, root: Path) -> Pair:

@@ -12,13 +12,11 @@ from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.video_utils import VideoMetadata
 
-from bus.contracts import MediaLimits, Modality
+from bus.contracts import Modality
 from bus.errors import ModelUnsupportedError
 from runtime.generation.request import MEDIA_TOKEN
-from runtime.media.images import decode
 from runtime.multimodal.family import Detail, Film
-from tests.made.pictures import saved
-from tests.runtime.multimodal import merged
+from tests.runtime.multimodal.agreement import check_one_picture, check_one_prompt, check_shrunk, check_together
 from tests.runtime.multimodal.drawn import SHAPES, scene
 from tests.runtime.multimodal.idefics3_pair import (
     FAKE,
@@ -30,10 +28,8 @@ from tests.runtime.multimodal.idefics3_pair import (
     SAMPLING,
     SIDE,
     Pair,
-    Right,
     make,
 )
-from tests.runtime.multimodal.served import Prompt
 from tests.runtime.multimodal.words import number
 
 
@@ -41,14 +37,6 @@ from tests.runtime.multimodal.words import number
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     folder = tmp_path_factory.mktemp("saved")
     return make(folder, tmp_path_factory.mktemp("root"), request.param)
-
-
-def check(found: Prompt, right: Right, image_token: int) -> None:
-    """Tokens, their places, and embeddings of the whole prompt."""
-    ids = found.tokens.ids.tolist()
-    assert [image_token if token == MEDIA_TOKEN else token for token in ids] == right.ids
-    assert [place for place, token in enumerate(right.ids) if token == image_token] == found.slots.tolist()
-    np.testing.assert_allclose(found.embedded, right.embedded.numpy(), atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -64,42 +52,19 @@ def test_a_picture_of_any_shape_has_the_pixels_and_features_of_the_reference(
 
 
 async def test_one_picture_gives_the_logits_and_the_answer_of_the_reference(pair: Pair) -> None:
-    picture = scene(300, 170)
     text = f"<s>User:Before.{IMAGE}What is this?\nAssistant:"
-    right = pair.right(text, [picture])
-    found = pair.prompt(text, [pair.served.family.image(picture, PLAIN)])
-    check(found, right, number(pair.words, IMAGE))
-    logits = merged.logits(pair.model, right.embedded)
-    np.testing.assert_allclose(pair.served.logits(found), logits[-1], atol=1e-3)
-    np.testing.assert_allclose(pair.served.logits(found, 9, 40), logits[-1], atol=1e-3)
-    answer = merged.greedy(pair.model, right.embedded, 32)
-    assert len(set(answer)) > 8  # an answer that repeats itself would prove little
-    assert await pair.served.greedy(32, found) == [answer]
-    assert await pair.served.greedy(32, found) == [answer]  # with its prefix from the cache
+    await check_one_picture(pair, text, scene(300, 170), cuts=(9, 40))
 
 
 async def test_pictures_of_different_shapes_stand_in_one_prompt(pair: Pair) -> None:
-    pictures = [scene(200, 150, 1), scene(60, 300, 2), scene(300, 40, 3)]
     text = f"<s>User:First{IMAGE}{IMAGE}then\n\n{IMAGE}\nAssistant: I see.\nUser: and now?\nAssistant:"
-    right = pair.right(text, pictures)
-    found = pair.prompt(text, [pair.served.family.image(one, PLAIN) for one in pictures])
-    check(found, right, number(pair.words, IMAGE))
-    logits = merged.logits(pair.model, right.embedded)
-    np.testing.assert_allclose(pair.served.logits(found), logits[-1], atol=1e-3)
-    assert await pair.served.greedy(32, found) == [merged.greedy(pair.model, right.embedded, 32)]
+    await check_one_prompt(pair, text, [scene(200, 150, 1), scene(60, 300, 2), scene(300, 40, 3)])
 
 
 async def test_requests_that_run_together_get_what_they_would_get_alone(pair: Pair) -> None:
-    texts = [f"<s>User:{IMAGE}Yes?\nAssistant:", f"<s>User:A word{IMAGE}{IMAGE}\nAssistant:"]
-    pictures = [scene(250, 190, 4), scene(30, 40, 5), scene(222, 111, 6)]
-    pieces = [pair.served.family.image(one, PLAIN) for one in pictures]
-    together = pair.served.encode(*pieces)
-    for piece, embeddings in zip(pieces, together, strict=True):
-        np.testing.assert_allclose(pair.served.encode(piece)[0], embeddings, atol=1e-5)
-    prompts = [pair.prompt(texts[0], pieces[:1]), pair.prompt(texts[1], pieces[1:])]
-    right = [pair.right(texts[0], pictures[:1]), pair.right(texts[1], pictures[1:])]
-    answers = [merged.greedy(pair.model, one.embedded, 16) for one in right]
-    assert await pair.served.greedy(16, *prompts) == answers
+    one = (f"<s>User:{IMAGE}Yes?\nAssistant:", [scene(250, 190, 4)])
+    other = (f"<s>User:A word{IMAGE}{IMAGE}\nAssistant:", [scene(30, 40, 5), scene(222, 111, 6)])
+    await check_together(pair, [one, other])
 
 
 def test_every_token_knows_what_it_sees(pair: Pair) -> None:
@@ -176,13 +141,4 @@ def test_a_film_is_looked_at_when_the_reference_does(seconds: float, rate: float
 
 
 def test_a_photo_that_is_shrunk_while_it_is_decoded_is_nearly_the_same(pair: Pair) -> None:
-    detail, family = Detail(level="low"), pair.served.family
-    data = saved(scene(480, 360).resize((1920, 1440)), "JPEG", quality=90)
-    (whole,) = decode(data, MediaLimits())
-    (shrunk,) = decode(data, MediaLimits(), resolution=lambda width, height: family.resolution(width, height, detail))
-    assert shrunk.image.width < whole.image.width
-    right, found = family.image(whole.image, detail), family.image(shrunk.image, detail)
-    assert found.frame == right.frame
-    deviation = np.abs(found.inputs["pixels"].astype(int) - right.inputs["pixels"])
-    assert deviation.max() <= 6
-    assert deviation.mean() <= 0.5
+    check_shrunk(pair.served, "pixels")

@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from transformers.image_utils import SizeDict
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 
-from bus.contracts import MediaLimits
-from runtime.generation.request import MEDIA_TOKEN
 from runtime.graphs.encoders.pixels import Normalisation
-from runtime.media.images import decode
 from runtime.multimodal.family import Detail, Film
-from tests.made.pictures import saved
 from tests.runtime.multimodal import merged
+from tests.runtime.multimodal.agreement import (
+    MergedPrompt,
+    check_one_picture,
+    check_one_prompt,
+    check_prompt,
+    check_shrunk,
+    check_together,
+)
 from tests.runtime.multimodal.drawn import SHAPES, scene
 from tests.runtime.multimodal.llava_pair import (
     IMAGE,
@@ -32,8 +36,6 @@ from tests.runtime.multimodal.llava_pair import (
     Pair,
     make,
 )
-from tests.runtime.multimodal.served import Prompt
-from tests.runtime.multimodal.words import number
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +46,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 def normalised(pixels: NDArray[Any]) -> NDArray[np.float32]:
     return Normalisation(1 / 255, MEAN, STD).apply(pixels).transpose(0, 3, 1, 2)
-
-
-def check(found: Prompt, right: torch.Tensor, ids: torch.Tensor, placeholder: int) -> None:
-    """Tokens, their places, and embeddings of the whole prompt."""
-    ours = [placeholder if token == MEDIA_TOKEN else token for token in found.tokens.ids.tolist()]
-    assert ours == ids[0].tolist()
-    np.testing.assert_allclose(found.embedded, right.numpy(), atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -67,44 +62,23 @@ def test_a_picture_of_any_shape_has_the_pixels_and_features_of_the_reference(
 
 
 async def test_one_picture_gives_the_logits_and_the_answer_of_the_reference(pair: Pair) -> None:
-    picture = scene(300, 170)
     text = f"<|im_start|>user {IMAGE}\nWhat is this?<|im_end|><|im_start|>assistant\n"
-    given = pair.given(text, [picture])
-    right = pair.embedded(given)
-    found = pair.prompt(text, [pair.served.family.image(picture, PLAIN)])
-    check(found, right, given["input_ids"], number(pair.words, IMAGE))
-    logits = merged.logits(pair.model, right)
-    np.testing.assert_allclose(pair.served.logits(found), logits[-1], atol=1e-3)
-    np.testing.assert_allclose(pair.served.logits(found, 9, 40), logits[-1], atol=1e-3)
-    answer = merged.greedy(pair.model, right, 32)
-    assert len(set(answer)) > 8  # an answer that repeats itself would prove little
-    assert await pair.served.greedy(32, found) == [answer]
-    assert await pair.served.greedy(32, found) == [answer]  # with its prefix from the cache
+    await check_one_picture(pair, text, scene(300, 170), cuts=(9, 40))
 
 
 async def test_pictures_of_different_shapes_stand_in_one_prompt(pair: Pair) -> None:
     pictures = [scene(200, 150, 1), scene(60, 301, 2), scene(300, 40, 3)]
     text = f"First{IMAGE}\n{IMAGE}\nthen {IMAGE}\n<|im_end|><|im_start|>assistant\nI see.<|im_end|>And?"
-    given = pair.given(text, pictures)
-    right = pair.embedded(given)
-    pieces = [pair.served.family.image(one, ONE_OF_SEVERAL) for one in pictures]
-    for place, piece in enumerate(pieces):
-        pixels = given["pixel_values"].reshape(3, -1, 3, TILE, TILE)[place, :1].numpy()
-        np.testing.assert_allclose(normalised(piece.inputs["pixels"]), pixels, atol=1e-6)
-    found = pair.prompt(text, pieces)
-    check(found, right, given["input_ids"], number(pair.words, IMAGE))
-    np.testing.assert_allclose(pair.served.logits(found), merged.logits(pair.model, right)[-1], atol=1e-3)
-    assert await pair.served.greedy(32, found) == [merged.greedy(pair.model, right, 32)]
+    right = pair.given(text, pictures)["pixel_values"].reshape(3, -1, 3, TILE, TILE)
+    for place, picture in enumerate(pictures):
+        pixels = pair.served.family.image(picture, ONE_OF_SEVERAL).inputs["pixels"]
+        np.testing.assert_allclose(normalised(pixels), right[place, :1].numpy(), atol=1e-6)
+    await check_one_prompt(pair, text, pictures, ONE_OF_SEVERAL)
 
 
 async def test_requests_that_run_together_get_what_they_would_get_alone(pair: Pair) -> None:
-    texts, pictures = [f"One {IMAGE} it is.", f"{IMAGE}\nOr this?"], [scene(250, 190, 4), scene(30, 40, 5)]
-    pieces = [pair.served.family.image(one, PLAIN) for one in pictures]
-    for piece, embeddings in zip(pieces, pair.served.encode(*pieces), strict=True):
-        np.testing.assert_allclose(pair.served.encode(piece)[0], embeddings, atol=1e-5)
-    prompts = [pair.prompt(text, [piece]) for text, piece in zip(texts, pieces, strict=True)]
-    right = [pair.embedded(pair.given(text, [one])) for text, one in zip(texts, pictures, strict=True)]
-    assert await pair.served.greedy(16, *prompts) == [merged.greedy(pair.model, one, 16) for one in right]
+    one, other = (f"One {IMAGE} it is.", [scene(250, 190, 4)]), (f"{IMAGE}\nOr this?", [scene(30, 40, 5)])
+    await check_together(pair, [one, other])
 
 
 async def test_a_film_is_frames_of_pooled_tokens(pair: Pair) -> None:
@@ -123,7 +97,7 @@ async def test_a_film_is_frames_of_pooled_tokens(pair: Pair) -> None:
     ids = pair.words(f"A film:{text}\nWhy?", add_special_tokens=False, return_tensors="pt")["input_ids"]
     right = pair.embedded({"input_ids": ids, "pixel_values_videos": pixels[None]})
     found = pair.served.prompt("A film:", (prepared, pair.served.encode(prepared)[0]), "\nWhy?")
-    check(found, right, ids, number(pair.words, VIDEO))
+    check_prompt(pair, found, MergedPrompt(ids[0].tolist(), right), VIDEO)
     np.testing.assert_allclose(pair.served.logits(found), merged.logits(pair.model, right)[-1], atol=1e-3)
     assert await pair.served.greedy(32, found) == [merged.greedy(pair.model, right, 32)]
     assert prepared.grid == (3, SIDE // 2, SIDE // 2)
@@ -156,13 +130,4 @@ def test_every_token_knows_what_it_sees(pair: Pair) -> None:
 
 
 def test_a_photo_that_is_shrunk_while_it_is_decoded_is_nearly_the_same(pair: Pair) -> None:
-    detail, family = Detail(level="low"), pair.served.family
-    data = saved(scene(480, 360).resize((1920, 1440)), "JPEG", quality=90)
-    (whole,) = decode(data, MediaLimits())
-    (shrunk,) = decode(data, MediaLimits(), resolution=lambda width, height: family.resolution(width, height, detail))
-    assert shrunk.image.width < whole.image.width
-    right, found = family.image(whole.image, detail), family.image(shrunk.image, detail)
-    assert found.frame == right.frame
-    deviation = np.abs(found.inputs["pixels"].astype(int) - right.inputs["pixels"])
-    assert deviation.max() <= 6
-    assert deviation.mean() <= 0.5
+    check_shrunk(pair.served, "pixels")
