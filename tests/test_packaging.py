@@ -36,6 +36,14 @@ def test_importing_a_contract_loads_no_driver(module: str):
     assert out.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("command", ["infra.cli.serve", "infra.cli.gateway", "infra.cli.pool"])
+def test_a_process_that_is_always_there_holds_nothing_that_only_commands_and_workers_need(command: str):
+    others = "{'httpx', 'rich', 'onnxruntime', 'onnx', 'av', 'PIL', 'tokenizers', 'minio'}"
+    program = f"import sys, {command}; print(sorted({others} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
 def test_serving_never_imports_torch_or_transformers():
     program = (
         "import sys\n"

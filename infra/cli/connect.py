@@ -7,15 +7,16 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bus.errors import GatewayError, StackConfigError, error_from_code
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from infra.local.folder import find_stack
 from infra.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import httpx
 
 R = TypeVar("R")
 
@@ -69,6 +70,8 @@ def open_gateway(settings: Settings | None = None) -> Iterator[httpx.Client]:
         StackConfigError: Neither.
         GatewayError: It does not answer.
     """
+    import httpx  # with all that it draws in, five megabytes: not for processes that serve
+
     settings = settings or load_settings()
     url = settings.url
     if url is None:

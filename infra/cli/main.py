@@ -17,7 +17,7 @@ COMMANDS = {
     "embed": ("infra.cli.single:embed", "Print one vector for each of TEXTS"),
     "explain": ("infra.cli.explain:explain", "Tell what the answer to REQUEST needed"),
     "functions": ("infra.cli.invoke:functions", "List the functions"),
-    "gateway": ("infra.cli.serve:gateway", "Serve HTTP from the bus of the settings"),
+    "gateway": ("infra.cli.gateway:gateway", "Serve HTTP from the bus of the settings"),
     "invoke": ("infra.cli.invoke:invoke", "Run FUNCTION once, without a bus"),
     "models": ("infra.cli.models:models", "Pull, build, publish, list, check and remove models"),
     "ocr": ("infra.cli.single:ocr", "Print the text on the picture FILE"),

@@ -10,7 +10,6 @@ import click
 
 from infra.cli.connect import log_to_stderr, run
 from infra.local.host import HostPool
-from infra.model_store import bring_models
 from infra.settings import Settings, load_settings
 
 
@@ -25,7 +24,10 @@ def pool(warm: str | None) -> None:
     if settings.warm is None:
         settings = settings.model_copy(update={"scale_to_zero": True})
     log_to_stderr(settings.log_level)
-    bring_models(settings)
+    if settings.models_from is not None:
+        from infra.model_store import bring_models  # with all that it draws in, only where there is something to bring
+
+        bring_models(settings)
     run(_pool(settings))
 
 

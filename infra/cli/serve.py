@@ -1,4 +1,4 @@
-"""`omnibus up`, `omnibus worker`, `omnibus gateway`: the processes that serve."""
+"""`omnibus up`, `omnibus worker`: what serves functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import click
 from infra.cli.connect import log_to_stderr, run
 from infra.cli.workers import warn_of_failures
 from infra.local.stack import Stack
-from infra.model_store import bring_models
 from infra.settings import Settings, load_settings
 
 
@@ -31,7 +30,10 @@ def up(port: int | None, data: str | None, workers: str | None, warm: str | None
     """
     settings = load_settings(port=port, data=data, workers=workers, warm=warm, scale_to_zero=scale_to_zero)
     log_to_stderr(settings.log_level)
-    bring_models(settings)
+    if settings.models_from is not None:
+        from infra.model_store import bring_models  # with all that it draws in, only where there is something to bring
+
+        bring_models(settings)
     run(_up(settings))
 
 
@@ -48,7 +50,9 @@ def worker(groups: tuple[str, ...], channel: int | None, record: int | None) -> 
 
     settings = load_settings()
     log_to_stderr(settings.log_level)
-    if channel is None:  # else its pool has done so
+    if channel is None and settings.models_from is not None:  # else its pool has done so
+        from infra.model_store import bring_models
+
         bring_models(settings, groups)
     run(
         Worker(
@@ -57,16 +61,6 @@ def worker(groups: tuple[str, ...], channel: int | None, record: int | None) -> 
             None if record is None else FlightRecord(record),
         ).run()
     )
-
-
-@click.command()
-def gateway() -> None:
-    """Serve HTTP from the bus of the settings."""
-    from infra.local.gateway import serve_gateway
-
-    settings = load_settings()
-    log_to_stderr(settings.log_level)
-    run(serve_gateway(settings))
 
 
 def _renew(stack: Stack, renewing: set[asyncio.Task[None]]) -> None:
