@@ -4,9 +4,9 @@
 
 Two stacks one after the other, each left alone: with the demo's workers loaded, and with no worker at all
 (`--scale-to-zero`), once after its start and once after a request has come, was answered, and the worker has gone.
-Processor time is that of all processes of the stack over the interval, in per cent of a core. Memory is the sum of their
-proportional sizes (`Pss` of `smaps_rollup`): each page of the stack once, however many of its processes share it. What is
-private to each of them is told beside it, and is less: the template shares nearly all it has with the worker that waits.
+Processor time is that of all processes of the stack over the interval, in per cent of a core. Memory is the sum of
+their proportional sizes (`Pss` of `smaps_rollup`): each page of the stack once, however many of its processes share it.
+What is private to each is told beside it, and is less: the template shares nearly all with the worker that waits.
 """
 
 from __future__ import annotations
