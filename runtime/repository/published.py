@@ -25,8 +25,8 @@ from runtime.repository.repository import Repository, is_id, natural
 from runtime.repository.sources import http_client
 
 
-class ModelStore(Protocol):
-    """An object store that models are published to. Every call may raise a `StoreError`."""
+class ModelShelf(Protocol):
+    """Where published models can be read. Every call may raise a `StoreError`."""
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Every key that starts with the prefix."""
@@ -34,14 +34,18 @@ class ModelStore(Protocol):
     def get(self, key: str) -> bytes:
         """The bytes of the key."""
 
+    def signed_url(self, key: str) -> str:
+        """Where the object, or ranges of it, can be had over HTTP for some hours."""
+
+
+class ModelStore(ModelShelf, Protocol):
+    """Where models can be published, too."""
+
     def put(self, key: str, data: bytes) -> None:
         """Store the bytes."""
 
     def put_file(self, key: str, path: Path) -> None:
         """Store a file."""
-
-    def signed_url(self, key: str) -> str:
-        """Where the object, or ranges of it, can be had over HTTP for some hours."""
 
 
 def publish(repository: Repository, name: str, store: ModelStore, progress: Progress = silent) -> ModelManifest:
@@ -83,7 +87,7 @@ def publish(repository: Repository, name: str, store: ModelStore, progress: Prog
     return manifest
 
 
-def fetch(repository: Repository, name: str, store: ModelStore, progress: Progress = silent) -> ModelManifest:
+def fetch(repository: Repository, name: str, store: ModelShelf, progress: Progress = silent) -> ModelManifest:
     """Install a model out of a store: file by file into the models folder, then all of it at once by a rename.
 
     What was fetched before an interruption is gone on with, and processes that want the same model do it once.
@@ -111,7 +115,7 @@ def fetch(repository: Repository, name: str, store: ModelStore, progress: Progre
     return known or manifest
 
 
-def _find(repository: Repository, name: str, store: ModelStore) -> ModelManifest:
+def _find(repository: Repository, name: str, store: ModelShelf) -> ModelManifest:
     wanted, _, version = repository.canonical(name).partition("@")
     versions = {version} if version else {found for model, found in _versions(store, wanted) if model == wanted}
     for one in sorted(versions, key=natural, reverse=True):
@@ -127,7 +131,7 @@ def _find(repository: Repository, name: str, store: ModelStore) -> ModelManifest
     )
 
 
-def _versions(store: ModelStore, model: str = "") -> Iterator[tuple[str, str]]:
+def _versions(store: ModelShelf, model: str = "") -> Iterator[tuple[str, str]]:
     """Id and version of everything that is published."""
     for key in store.keys(f"{model}/" if model else ""):
         match key.split("/"):
@@ -135,7 +139,7 @@ def _versions(store: ModelStore, model: str = "") -> Iterator[tuple[str, str]]:
                 yield found, version
 
 
-def _read(store: ModelStore, model: str, version: str) -> ModelManifest | None:
+def _read(store: ModelShelf, model: str, version: str) -> ModelManifest | None:
     try:
         manifest = ModelManifest.model_validate_json(store.get(f"{model}/{version}/{MANIFEST}"))
     except ObjectMissingError:
@@ -153,7 +157,7 @@ def _read(store: ModelStore, model: str, version: str) -> ModelManifest | None:
     return manifest
 
 
-def _bring(repository: Repository, manifest: ModelManifest, store: ModelStore, progress: Progress) -> None:
+def _bring(repository: Repository, manifest: ModelManifest, store: ModelShelf, progress: Progress) -> None:
     # Only the holder of this model's lock fetches it, so whatever else is there was left by a dead process.
     folder = repository.root / INCOMING / manifest.id / manifest.version
     for other in folder.parent.iterdir() if folder.parent.is_dir() else ():
@@ -183,7 +187,7 @@ def _download(
     path: str,
     sha256: str,
     folder: Path,
-    store: ModelStore,
+    store: ModelShelf,
     progress: Progress,
 ) -> None:
     def on_bytes(name: str, done: int, total: int | None) -> None:

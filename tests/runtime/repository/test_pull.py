@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import resource
 import threading
 from multiprocessing.queues import Queue
 from pathlib import Path
 
 import pytest
 
-from bus.errors import ModelCorruptError, ModelNotFoundError, ModelSourceError
+from bus.errors import EngineError, ModelCorruptError, ModelNotFoundError, ModelSourceError, OmnibusError
 from runtime.repository import Repository, Step, TransferConfig
 from tests.runtime.repository.conftest import LICENCE, WEIGHTS, entry, repository
 from tests.runtime.repository.index_server import IndexServer, wheel
@@ -189,6 +190,30 @@ def test_what_a_killed_pull_of_another_model_left_is_removed_after_a_week(index:
     os.utime(left["old"], (0, 0))
     repository(tmp_path).pull("tiny")
     assert {path.name for path in left["new"].parent.iterdir()} == {"new.tgz.part", "new.tgz.parts"}
+
+
+def _pull_with_room_for(nbytes: int, folder: Path, results: Queue[object]) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, nbytes))
+    source = {"source": f"file://{folder}/raw", "files": [{"member": "weights", "path": "model.bin"}]}
+    try:
+        repository(folder, entry(sources=[source])).pull("tiny")
+    except OmnibusError as error:
+        results.put(error)
+
+
+def test_a_model_that_there_is_no_room_for_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "weights").write_bytes(WEIGHTS)
+    spawn = multiprocessing.get_context("spawn")
+    results: Queue[object] = spawn.Queue()
+    process = spawn.Process(target=_pull_with_room_for, args=(len(WEIGHTS) - 1, tmp_path, results))
+    process.start()
+    error = results.get(timeout=60)
+    process.join(60)
+    assert isinstance(error, EngineError)
+    assert f"the models folder {tmp_path / 'models'} cannot be written: " in str(error)
+    assert repository(tmp_path).list() == ()
+    assert not list((tmp_path / "models" / ".staging").iterdir())
 
 
 def test_a_member_outside_its_folder_is_refused(tmp_path: Path) -> None:
