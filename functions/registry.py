@@ -16,6 +16,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._specs: dict[str, FunctionSpec] = {}
+        self._loaded: set[str] = set()
 
     def add(self, spec: FunctionSpec) -> None:
         """Register a function.
@@ -48,9 +49,12 @@ class Registry:
 
     def load(self, package: str) -> None:
         """Import a module or every module below a package, so that its functions register."""
+        if package in self._loaded:  # a worker has what its template has imported
+            return
         module = importlib.import_module(package)
         for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
             importlib.import_module(found.name)
+        self._loaded.add(package)
 
 
 def _place(spec: FunctionSpec) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -148,5 +149,6 @@ class FunctionSpec:
     @cached_property
     def digest(self) -> str:
         """Changes with everything that can change the outputs."""
-        schemas = [self.inputs.model_json_schema(), self.outputs.model_json_schema()]
+        # As JSON: a limit in a schema may be larger than msgpack has integers for.
+        schemas = [json.dumps(contract.model_json_schema(), sort_keys=True) for contract in (self.inputs, self.outputs)]
         return digest_of([self.name, self.version, list(self.models), *schemas])

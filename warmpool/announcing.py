@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bus.contracts import ModelManifest
 from bus.contracts.codec import encode
@@ -35,6 +36,11 @@ class Announcer:
     def __init__(self, bucket: KeyValue, repository: Repository, specs: Sequence[FunctionSpec]) -> None:
         self._bucket, self._repository, self._specs = bucket, repository, specs
         self._told: dict[str, ModelManifest] = {}
+        self._changed = asyncio.Event()
+
+    def soon(self) -> None:
+        """Have `watch` announce what there is without waiting for its next look."""
+        self._changed.set()
 
     async def tell(self, *, again: bool = False) -> None:
         """Announce what is new or changed, and take back what is gone.
@@ -59,7 +65,12 @@ class Announcer:
         seen: tuple[int, ...] | None = None
         looks = 0
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await self._changed.wait()
+            if self._changed.is_set():
+                self._changed.clear()
+                seen = None
             looks += 1
             try:
                 stamp = await asyncio.to_thread(self._repository.stamp)

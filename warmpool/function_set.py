@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 
 from bus.contracts import ErrorRecord, FunctionStatus
 from bus.errors import OmnibusError, WorkerStartError
-from bus.ports import Bus, Consumer
+from bus.ports import Bus, Consumer, Delivery, Settlement
 from functions.invoker import Invoker, Services
 from functions.model import FunctionModel, MissingModel
 from functions.spec import FunctionSpec
@@ -24,6 +25,9 @@ ready: it is what a set-up waits for that others use."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
 """Until one that failed is tried again, though no model was installed or changed."""
 
+_FIRST_RUNS_S = 1.0
+"""How long others wait until what brought the worker to life has run: their set-up takes the processor from it."""
+
 _LOOK_EVERY_S = 1.0
 
 
@@ -33,6 +37,7 @@ class ServedFunction:
     Attributes:
         invoker: Runs it.
         consumer: Takes its messages; None: nobody does here.
+        ran: Set when it has run for the first time.
         error: Why it cannot run here; None: it can.
     """
 
@@ -41,6 +46,12 @@ class ServedFunction:
         self.error: OmnibusError | None = WorkerStartError(f"function {spec.name!r} is being set up")
         self.invoker = Invoker(spec, MissingModel(self.error), services)
         self.consumer: Consumer | None = None
+        self.ran = asyncio.Event()
+
+    async def __call__(self, delivery: Delivery, settlement: Settlement) -> None:
+        """Take one delivery to its settlement."""
+        await self.invoker(delivery, settlement)
+        self.ran.set()
 
     @property
     def ready(self) -> bool:
@@ -127,8 +138,12 @@ class FunctionSet:
             WorkerStartError: None of them can run.
             BusUnavailableError: (retryable) no bus.
         """
-        for some in await self._by_need():
-            await self._begin_all(some)
+        asked, others = await self._by_need()
+        await self._begin_all(asked)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_RUNS_S):
+                await asyncio.gather(*(one.ran.wait() for one in asked if one.ready))
+        await self._begin_all(others)
         failed = self.failed
         if len(failed) == len(self.functions):
             raise WorkerStartError(
@@ -178,7 +193,7 @@ class FunctionSet:
                 if known:
                     log.info("function %r runs now", one.spec.name)
                 self._timings_s[one.spec.name] = time.monotonic() - started_s
-                one.consumer = one.consumer or await self._bus.serve(one.spec.name, one.spec.slots, one.invoker)
+                one.consumer = one.consumer or await self._bus.serve(one.spec.name, one.spec.slots, one)
             elif one.error.message != known:
                 log.error("function %r cannot run here: %s", one.spec.name, one.error.message)
         await self._on_change()
@@ -190,9 +205,9 @@ class FunctionSet:
             consumer, one.consumer = one.consumer, None
             await consumer.drain(_LOOK_EVERY_S)
         elif not better and one.consumer is None:
-            one.consumer = await self._bus.serve(one.spec.name, one.spec.slots, one.invoker)
+            one.consumer = await self._bus.serve(one.spec.name, one.spec.slots, one)
 
-    async def _by_need(self) -> list[list[ServedFunction]]:
+    async def _by_need(self) -> tuple[list[ServedFunction], list[ServedFunction]]:
         """Those that somebody waits for, which is why a group that was cold is started, and then the others."""
         backlogs = await asyncio.gather(*(self._bus.backlog(one.spec.name) for one in self.functions))
         waiting = {
@@ -200,8 +215,7 @@ class FunctionSet:
             for one, backlog in zip(self.functions, backlogs, strict=True)
         }
         asked = sorted((one for one in self.functions if waiting[one]), key=lambda one: -waiting[one])
-        others = [one for one in self.functions if not waiting[one]]
-        return [some for some in (asked, others) if some]
+        return asked, [one for one in self.functions if not waiting[one]]
 
 
 def _message(one: ServedFunction) -> str:

@@ -54,10 +54,11 @@ class LeaseKeeper:
         """Write a change at once."""
         self._state = state
         self._fields.update(fields)
+        self.unique_nbytes = unique_memory_nbytes()
         await self._write()
 
     async def renew(self) -> None:
-        """Write what has changed meanwhile at once."""
+        """Write what has changed meanwhile at once, but for the memory: counting it takes the kernel milliseconds."""
         await self._write()
 
     async def close(self) -> None:
@@ -71,13 +72,13 @@ class LeaseKeeper:
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(LEASE_TTL_S / 3)
+            self.unique_nbytes = unique_memory_nbytes()
             try:
                 await self._write()
             except OmnibusError as error:
                 log.warning("the lease could not be renewed: %s", error)
 
     async def _write(self) -> None:
-        self.unique_nbytes = unique_memory_nbytes()
         lease = Lease(
             **{**self._fields, **self._look()},
             host=socket.gethostname(),

@@ -56,6 +56,8 @@ def preload(
     functions = load_functions(modules)
     with suppress(PipelineInvalidError):  # which whoever serves it says
         Pipelines.load(functions, (BUILT_IN, *pipelines))
+    for spec in functions:
+        spec.digest  # noqa: B018 - of its schemas, which take some milliseconds to write down
     _read_vocabularies(Repository(models), {name for spec in functions for name in spec.models})
     chosen = installed()[0] if device == "auto" else device
     # A process that has forked cannot use what its parent has begun with a GPU.

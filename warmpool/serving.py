@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from bus.contracts import ModelManifest, Tier, WorkerState
-from bus.contracts.codec import digest_of
 from bus.errors import ModelCorruptError, OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.ports import Consumer, KeyValue
@@ -33,6 +32,7 @@ from warmpool.function_set import FunctionSet
 from warmpool.lease import LeaseKeeper, read_leases
 from warmpool.models import WorkerModels, check_pinned
 from warmpool.services import open_services
+from warmpool.streams import make_streams
 
 log = logging.getLogger("omnibus.worker")
 
@@ -117,11 +117,7 @@ class Serving:
         """
         with self._timed("streams"):
             pipelines = Pipelines.load(registry, (BUILT_IN, *self._config.pipelines))
-            await pipelines.announce(await self._bus.bucket("plans"))
-            # Of other workers, too: their work is kept until they are there.
-            functions = {name for plan in pipelines for name in plan.functions} | {START_FUNCTION}
-            functions |= {spec.name for spec in self._specs}
-            await self._ensure(functions)
+            await make_streams(self._bus, self._config.nats, pipelines, registry)
         self._starting = await self._bus.serve(START_FUNCTION, SLOTS, Starter(self._services.router, pipelines))
         repository = Repository(self._config.models)
         announcer = Announcer(await self._bus.bucket("models"), repository, self._specs)
@@ -139,6 +135,10 @@ class Serving:
             await self._functions.load()
         except WorkerStartError as error:
             raise WorkerStartError(f"worker {self._worker}: {error.message}") from error.__cause__
+        try:
+            await announcer.tell()
+        except ModelCorruptError as error:  # of any model that is installed; those of its functions are fine
+            log.error("models are not announced: %s", error)
         for working in (self._models.watch(), self._functions.mend(), announcer.watch(), self._clean()):
             self._stack.callback(asyncio.get_running_loop().create_task(working, name="omnibus-models").cancel)
         names = {name for spec in self._specs for name in spec.models}
@@ -202,17 +202,6 @@ class Serving:
         others = [lease for lease in await read_leases(self._registry) if lease.worker != self._worker]
         return {name for lease in others if lease.state is WorkerState.READY for name in lease.functions}
 
-    async def _ensure(self, functions: set[str]) -> None:
-        """Make the streams of functions exist, unless another worker has done that since the bus was made.
-
-        A hundred calls of the JetStream API for one that reads: what it reads is on the same disk as the streams.
-        """
-        config, bucket = self._config.nats, await self._bus.bucket("plans")
-        key = "ensured-" + digest_of([sorted(functions), config.ack_wait_s, config.replicas])[:40]
-        if await bucket.get(key) is None:
-            await asyncio.gather(*(self._bus.ensure_function(name) for name in functions))
-            await bucket.put(key, b"")
-
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
         started_s = time.monotonic()
@@ -230,10 +219,7 @@ class Serving:
         self._stack.callback(residency.close)
 
         async def announce(manifest: ModelManifest) -> None:
-            try:
-                await announcer.tell()
-            except ModelCorruptError as error:  # of any model that is installed, this one is fine
-                log.error("models are not announced: %s", error)
+            announcer.soon()
 
         return WorkerModels(repository, residency, announce, self._config.pinned)
 

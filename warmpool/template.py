@@ -30,8 +30,8 @@ MAX_REQUEST_NBYTES = 65_536
 
 _DESCRIPTORS = 4
 
-_QUIET_S = 0.1
-"""Nobody has asked for a worker for so long: there is time to fork one ahead."""
+_QUIET_S = 1.0
+"""Nobody has asked for a worker for so long: those that were forked have had the processor for their first runs."""
 
 _THREAD_SETTINGS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),

@@ -17,6 +17,7 @@ from bus.contracts import Tier
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from functions.deployment import group_settings, read_deployment
+from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.registry import load_functions
 from functions.suspects import Suspects
 from infra.settings import Settings
@@ -27,6 +28,7 @@ from warmpool.governor import Governor
 from warmpool.pool import Pool
 from warmpool.slot import SlotConfig
 from warmpool.starter import SpawnStarter, Starter, TemplateStarter
+from warmpool.streams import make_streams
 from warmpool.upkeep import Upkeep, UpkeepConfig
 
 CLOSING_S = 5.0
@@ -100,7 +102,11 @@ class HostPool:
     async def _govern(self) -> None:
         """Let workers come and go as they are needed, here and on the other hosts of the bus."""
         settings = self._settings
-        specs = list(load_functions(settings.modules))
+        functions = load_functions(settings.modules)
+        specs = list(functions)
+        # Not by the first worker, which somebody waits for.
+        pipelines = Pipelines.load(functions, (BUILT_IN, *settings.pipeline_folders))
+        await make_streams(self.bus, self._nats, pipelines, specs)
         deployment = None if settings.warm is None else read_deployment(settings.warm, specs)
         warm = group_settings(specs, deployment, {} if settings.scale_to_zero else settings.worker_counts)
         self.least = sum(one.min for one in warm.values() if one.tier.serves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from bus.contracts import Contract, MediaRef, TensorRef
 from bus.contracts.codec import digest
@@ -97,3 +98,19 @@ async def test_another_version_of_function_model_or_contract_is_another_run(cach
         cache.key(spec(outputs=More), inputs, ["whisper@1"]),
     ]
     assert len(set(keys)) == len(keys)
+
+
+class Bounded(Contract):
+    """A limit that is larger than integers of msgpack are."""
+
+    seed: int = Field(default=0, ge=-(2**80), le=2**80)
+
+
+async def test_limits_of_any_size_have_a_key_and_another_one_is_another(cache: StageCache) -> None:
+    class Other(Contract):
+        """The same with another limit."""
+
+        seed: int = Field(default=0, ge=-(2**80), le=2**80 + 1)
+
+    keys = {cache.key(spec(inputs=contract), contract(seed=1), ()) for contract in (Bounded, Other)}
+    assert len(keys) == 2

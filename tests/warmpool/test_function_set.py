@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +258,26 @@ async def test_those_are_set_up_first_that_somebody_waits_for_and_serve_before_t
         await loading
         assert order == ["test.asked", "test.slow"]
         assert worker.functions.ready == ("test.slow", "test.asked")
+
+
+async def test_the_others_are_set_up_when_what_was_asked_for_has_run(tmp_path: Path) -> None:
+    order: list[str] = []
+    install(tmp_path, seed=1)
+
+    async def run(context: Context[Any], inputs: Number) -> Number:
+        await asyncio.sleep(0.1)
+        order.append("ran")
+        return inputs
+
+    def noted(name: str) -> Callable[[Repository], None]:
+        return lambda repository: order.append(name)
+
+    wanted = replace(spec("test.asked", setup=noted("asked")), handler=run)
+    async with working(tmp_path, spec("test.other", setup=noted("other")), wanted) as worker:
+        waiting = asyncio.create_task(worker.ask("test.asked"))
+        bus = worker.client.bus
+        while not any(pending for pending, _ in (await bus.backlog("test.asked")).values()):
+            await asyncio.sleep(0.01)
+        await worker.functions.load()
+        await waiting
+        assert order == ["asked", "ran", "other"]
