@@ -65,7 +65,9 @@ def template_starter(folder: Path, environment: dict[str, str]) -> TemplateStart
 
 
 @asynccontextmanager
-async def hosting(folder: Path, *, functions: str, pipelines: Path, **variables: str) -> AsyncIterator[Host]:
+async def hosting(
+    folder: Path, upkeep: UpkeepConfig | None = None, /, *, functions: str, pipelines: Path, **variables: str
+) -> AsyncIterator[Host]:
     """A host whose workers have functions and pipelines of the test's own."""
     (folder / "nats").mkdir()
     async with AsyncExitStack() as stack:
@@ -82,6 +84,6 @@ async def hosting(folder: Path, *, functions: str, pipelines: Path, **variables:
         await bus.setup()
         casualties = await stack.enter_async_context(Casualties(Suspects(await bus.bucket("suspects"))))
         slots = SlotConfig(logs=folder, grace_s=10, on_end=casualties.on_end)
-        pool = await stack.enter_async_context(Pool(starter, slots, Upkeep(UpkeepConfig(silence_s=2.5))))
+        pool = await stack.enter_async_context(Pool(starter, slots, Upkeep(upkeep or UpkeepConfig(silence_s=2.5))))
         client = await stack.enter_async_context(PipelineClient(bus, Pipelines.load(registry, [pipelines])))
         yield Host(folder, server, pool, client)

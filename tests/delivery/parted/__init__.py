@@ -1,6 +1,7 @@
 """Two functions of one group, of which one may lack its model: loaded into real workers through OMNIBUS_FUNCTIONS.
 
 Files of the folder `PARTED_FOLDER` say what waits: `hold-setup` the set-up of the first one, `hold-run` its runs.
+Whoever loads it writes its process id to `loading`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Number(Contract):
 
 def setup(name: str, repository: Repository) -> Product:
     """Load what the name means, when it may."""
+    if name == "tiny":
+        (Path(os.environ["PARTED_FOLDER"]) / "loading").write_text(str(os.getpid()))
     while name == "tiny" and _held("setup"):
         time.sleep(0.01)
     manifest = repository.resolve(name)

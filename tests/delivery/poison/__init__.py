@@ -30,6 +30,9 @@ class Done(Contract):
     pid: int
 
 
+_LEAKED: list[bytes] = []
+
+
 def _deaf(seconds: int) -> None:
     ctypes.CDLL(None).sleep(seconds)
 
@@ -66,6 +69,8 @@ async def run(context: Context[Any], inputs: Deed) -> Done:
             _deaf_with_the_interpreter(600)
         case "swallow":
             bytearray(64 << 30)
+        case "leak":
+            _LEAKED.append(bytes(8 << 20) + b"touched")
         case "hold":
             await _hold(context, folder)
     return Done(pid=os.getpid())
