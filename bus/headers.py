@@ -64,5 +64,6 @@ def tenant_of(headers: Mapping[str, str]) -> str:
 
 
 def plan_of(headers: Mapping[str, str]) -> str:
-    """Digest of the plan that it is a stage of; empty where nothing is told of it."""
-    return headers.get(_PLAN, "")
+    """Digest of the plan that it is a stage of; empty where nothing is told of it, or what cannot be a digest."""
+    plan = headers.get(_PLAN, "")
+    return plan if plan.isascii() and plan.isalnum() else ""

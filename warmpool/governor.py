@@ -14,7 +14,7 @@ from typing import Self
 
 from bus import subjects
 from bus.contracts import Tier
-from bus.errors import OmnibusError
+from bus.errors import OmnibusError, UnknownPipelineError
 from bus.ports import Bus
 from bus.subjects import START_FUNCTION
 from functions.flow.catalog import PlanCache
@@ -126,9 +126,9 @@ class Governor:
         return None if self._look_again_s == math.inf else max(0.0, self._look_again_s - self._clock())
 
     async def _turn(self) -> None:
-        await self._note_what_is_ahead()
+        """Look, decide, and tell the pool; what can wait for the bus comes after what somebody waits for."""
         await asyncio.gather(*(self._look(group) for group in self._groups.values()))
-        views = await self._shared([group.view() for group in self._groups.values()])
+        views = self._shared([group.view() for group in self._groups.values()])
         decision = self._policy.decide(views, self._room_nbytes, self._clock())
         self._look_again_s = decision.look_again_s
         for name, target in decision.targets.items():
@@ -139,13 +139,16 @@ class Governor:
                 self._wanted[name] = wanted
                 self._pool.want(name, wanted)
         await self._listen()
+        if self._scaler is not None:
+            await self._scaler.tell()
+        await self._note_what_is_ahead()
 
-    async def _shared(self, views: list[GroupView]) -> list[GroupView]:
+    def _shared(self, views: list[GroupView]) -> list[GroupView]:
         """What is this host's part of it, where there are others."""
         if self._scaler is None:
             return views
         requests = {name: max(group.requests.values(), default=0) for name, group in self._groups.items()}
-        parts = await self._scaler.parts(views, requests)
+        parts = self._scaler.parts(views, requests)
         return [replace(view, **parts[view.group]._asdict()) if view.group in parts else view for view in views]
 
     async def _look(self, group: Group) -> None:
@@ -198,7 +201,13 @@ class Governor:
         plans, self._plans_heard = self._plans_heard, set()
         service_s = {function: self._groups[group].service_s for function, group in self._group_of.items()}
         for digest in plans:
-            self._ahead.start(await self._plans.get(digest), service_s, self._clock())
+            try:
+                plan = await self._plans.get(digest)
+            except UnknownPipelineError as error:  # whoever publishes can claim anything
+                log.info("nothing is made ready for a request that was heard: %s", error)
+                continue
+            self._ahead.start(plan, service_s, self._clock())
+            self._heard.set()
 
 
 def _first(groups: Iterable[Group]) -> Group:

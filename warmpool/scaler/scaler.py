@@ -94,21 +94,25 @@ class Scaler:
         """Whether another host has workers for a group: it hears what is asked of it, and tells."""
         return any(one.groups[group].alive for one in self.others if group in one.groups)
 
-    async def parts(self, views: Iterable[GroupView], requests: Mapping[str, int]) -> dict[str, Part]:
+    async def tell(self) -> None:
+        """Tell the others what has changed, if that is of interest to them.
+
+        Raises:
+            BusUnavailableError: (retryable) the bus does not answer.
+        """
+        if _differs(self._told, self._groups):
+            self._told = self._groups
+            await self._teller.tell()
+
+    def parts(self, views: Iterable[GroupView], requests: Mapping[str, int]) -> dict[str, Part]:
         """This host's part of each group; empty while there is no other host.
 
         Args:
             views: This host's groups.
             requests: That wait or run anywhere, by group, as far as this host knows.
-
-        Raises:
-            BusUnavailableError: (retryable) the others cannot be told of a change.
         """
         views = list(views)
         self._groups = {view.group: _capacity_of(view, requests.get(view.group, 0)) for view in views}
-        if _differs(self._told, self._groups):
-            self._told = self._groups
-            await self._teller.tell()
         others = self.others
         if not others:
             return {}
