@@ -36,7 +36,7 @@ def demo(out: Path) -> None:
     started = time.monotonic()
     log_to_stderr("WARNING")
     settings = load_settings()
-    pull_set("demo", settings.models)
+    pull_set("demo", settings)
     out.mkdir(parents=True, exist_ok=True)
     run(_demo(settings, out))
     click.secho(f"\ndone in {time.monotonic() - started:.1f} s", bold=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import click
 
@@ -15,7 +14,7 @@ from infra.cli.model_progress import bars
 from infra.cli.models_build import build
 from infra.cli.models_push import push
 from infra.cli.table import print_table
-from infra.settings import load_settings
+from infra.settings import Settings, load_settings
 from runtime.repository import Repository
 
 
@@ -116,10 +115,12 @@ def verify(names: tuple[str, ...], repair: bool) -> None:
         raise click.ClickException(f"{damaged} damaged; run again with --repair")
 
 
-def pull_set(name: str, root: Path | None = None) -> None:
+def pull_set(name: str, settings: Settings) -> None:
     """Pull a model or a set with progress bars; what is here already costs nothing."""
-    with bars() as on_step:
-        Repository(root).pull(name, on_step)
+    from infra.model_store import model_store, open_repository, pull_models
+
+    with bars() as on_step, model_store(settings) as store:
+        pull_models(open_repository(settings), name, store, on_step)
 
 
 def _memory(manifest: ModelManifest) -> str:

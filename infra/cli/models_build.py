@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from infra.cli.model_progress import bars
-from runtime.repository import Repository
+from infra.settings import load_settings
 
 
 @click.command()
@@ -17,12 +17,13 @@ from runtime.repository import Repository
 @click.option("--exact-pixels", is_flag=True, help="Make pictures from whole photos; slower, and nearly the same.")
 def build(place: str, name: str | None, quantize: str, context: int, licence: str | None, exact_pixels: bool) -> None:
     """Build PLACE, a Hugging Face folder, a .gguf file or hf://org/repo[@revision], and install it."""
+    from infra.model_store import open_repository
     from runtime.export.hugging_face import BuildOptions, build_model
 
     options = BuildOptions(
         id=name, quantisation=quantize, context_tokens=context, license=licence, exact_pixels=exact_pixels
     )
-    repository = Repository()
+    repository = open_repository(load_settings())
     with bars() as on_step:
         built = build_model(place, repository, options, on_step)
     click.echo(f"{built.ref} is ready in {repository.folder(built)}")
