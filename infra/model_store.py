@@ -92,7 +92,7 @@ def pull_models(
 
 
 def bring_models(settings: Settings, groups: tuple[str, ...] = ()) -> None:
-    """Fetch what functions need and this machine does not have, out of the store that the settings name.
+    """Fetch what functions need, or is pinned, and this machine does not have, out of the store of the settings.
 
     What the store does not have either is left to whoever needs it: its function says so when it starts.
 
@@ -107,8 +107,10 @@ def bring_models(settings: Settings, groups: tuple[str, ...] = ()) -> None:
     if settings.models_from is None:
         return
     repository = open_repository(settings)
-    specs = [spec for spec in load_functions(settings.modules) if not groups or spec.group in groups]
-    missing = sorted({name for spec in specs for name in spec.models if not _is_here(repository, name)})
+    specs = list(load_functions(settings.modules))
+    wanted = {name for spec in specs if not groups or spec.group in groups for name in spec.models}
+    wanted |= set(settings.pinned_models) - {spec.name for spec in specs}
+    missing = sorted(name for name in wanted if not _is_here(repository, name))
     with _bucket(settings, settings.models_from) as store:
         for name in missing:
             try:

@@ -287,6 +287,12 @@ def test_a_host_fetches_what_its_functions_need_before_it_serves(
     assert [one.id for one in open_repository(settings).list()] == ["smollm2-135m-instruct", "whisper-base"]
 
 
+def test_what_is_pinned_is_fetched_too(settings: Settings, store: S3Bucket, tmp_path: Path) -> None:
+    publish(install(there(tmp_path), "eyes"), "eyes", store)
+    bring_models(settings.model_copy(update={"pinned": "eyes, generate, nobody-has-it"}), ("generate",))
+    assert [one.id for one in open_repository(settings).list()] == ["eyes"]
+
+
 def test_a_host_that_has_its_models_asks_no_store(settings: Settings, tmp_path: Path) -> None:
     nowhere = settings.model_copy(update={"models_from": "s3://bucket?endpoint=http://127.0.0.1:9"})
     with pytest.raises(StoreUnavailableError) as caught:
