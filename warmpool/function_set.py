@@ -26,7 +26,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
 """Until one that failed is tried again, though no model was installed or changed."""
 
 _FIRST_RUNS_S = 1.0
-"""How long others wait until what brought the worker to life has run: their set-up takes the processor from it."""
+"""How long others wait until all that brought the worker to life has run: their set-up takes the processor from it."""
 
 _LOOK_EVERY_S = 1.0
 
@@ -37,7 +37,7 @@ class ServedFunction:
     Attributes:
         invoker: Runs it.
         consumer: Takes its messages; None: nobody does here.
-        ran: Set when it has run for the first time.
+        calm: Set when it has run and has nothing more to do for the first time.
         error: Why it cannot run here; None: it can.
     """
 
@@ -46,12 +46,13 @@ class ServedFunction:
         self.error: OmnibusError | None = WorkerStartError(f"function {spec.name!r} is being set up")
         self.invoker = Invoker(spec, MissingModel(self.error), services)
         self.consumer: Consumer | None = None
-        self.ran = asyncio.Event()
+        self.calm = asyncio.Event()
 
     async def __call__(self, delivery: Delivery, settlement: Settlement) -> None:
         """Take one delivery to its settlement."""
         await self.invoker(delivery, settlement)
-        self.ran.set()
+        if self.consumer is None or self.consumer.busy <= 1:  # this one is not settled yet
+            self.calm.set()
 
     @property
     def ready(self) -> bool:
@@ -142,7 +143,7 @@ class FunctionSet:
         await self._begin_all(asked)
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_RUNS_S):
-                await asyncio.gather(*(one.ran.wait() for one in asked if one.ready))
+                await asyncio.gather(*(one.calm.wait() for one in asked if one.ready))
         await self._begin_all(others)
         failed = self.failed
         if len(failed) == len(self.functions):
