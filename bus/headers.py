@@ -1,14 +1,14 @@
 """What is told of work beside its body, so that who only counts or routes it need not read it.
 
-Attributes of CloudEvents 1.0 in binary mode, two of them our own: `ce-tenant` and `ce-plan`. What is in them is in the
-body as well, which is what counts; clients that publish without them are served all the same.
+Attributes of CloudEvents 1.0 in binary mode, three of them our own: `ce-tenant`, `ce-plan` and `ce-stages`. What is in
+them follows from the body, which is what counts; clients that publish without them are served all the same.
 
 Source: CloudEvents 1.0, NATS protocol binding, section 3.1.3 (headers, percent-encoded).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -21,11 +21,16 @@ DEFAULT_TENANT = "default"
 LONGEST_LABEL = 60
 """Characters of a tenant's label at most."""
 
-_TENANT, _PLAN = "ce-tenant", "ce-plan"
+_TENANT, _PLAN, _STAGES = "ce-tenant", "ce-plan", "ce-stages"
 
 
-def event_headers(event: Event) -> dict[str, str]:
-    """Of an event of work."""
+def event_headers(event: Event, stages: Iterable[str] = ()) -> dict[str, str]:
+    """Of an event of work.
+
+    Args:
+        event: The event.
+        stages: Names of those that its request can still get to, its own among them; none: nothing is told of it.
+    """
     headers = {
         "ce-specversion": "1.0",
         "ce-id": event.message_id,
@@ -37,6 +42,8 @@ def event_headers(event: Event) -> dict[str, str]:
         headers[_TENANT] = tenant_label(event.tenant)
     if event.plan:
         headers[_PLAN] = event.plan
+    if reached := ",".join(stages):
+        headers[_STAGES] = reached
     if event.traceparent is not None:
         headers["traceparent"] = event.traceparent
     return headers
@@ -67,3 +74,8 @@ def plan_of(headers: Mapping[str, str]) -> str:
     """Digest of the plan that it is a stage of; empty where nothing is told of it, or what cannot be a digest."""
     plan = headers.get(_PLAN, "")
     return plan if plan.isascii() and plan.isalnum() else ""
+
+
+def stages_of(headers: Mapping[str, str]) -> frozenset[str]:
+    """Names of the stages that its request can still get to; none where nothing is told of it."""
+    return frozenset(filter(None, headers.get(_STAGES, "").split(",")))

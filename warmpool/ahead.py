@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from functions.flow.plan import Plan
 from warmpool.policy.look_ahead import LookAhead, by_group
@@ -26,15 +26,18 @@ class Ahead:
         self._expected: dict[str, tuple[str, str, float]] = {}
         """By group: the pipeline and the function that it is expected for, and until when."""
 
-    def start(self, plan: Plan, service_s: Mapping[str, float], now_s: float) -> None:
+    def start(
+        self, plan: Plan, service_s: Mapping[str, float], now_s: float, stages: Collection[str] | None = None
+    ) -> None:
         """A request of a plan has begun.
 
         Args:
             plan: Of its pipeline.
             service_s: How long functions run.
             now_s: On the policy's clock.
+            stages: Names of those that it can get to; None: all.
         """
-        for group, due in by_group(self._look_ahead.expect(plan, service_s), self._group_of).items():
+        for group, due in by_group(self._look_ahead.expect(plan, service_s, stages), self._group_of).items():
             self._policy.ahead(group, now_s + due.after_s)
             self._expected.setdefault(group, (plan.pipeline, due.function, now_s + due.after_s + _PATIENCE_S))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from bus import subjects
-from bus.headers import plan_of, tenant_of
+from bus.headers import plan_of, stages_of, tenant_of
 from bus.ports import Bus, Subscription
 
 
@@ -23,11 +23,13 @@ class Heard(NamedTuple):
         function: Which it is for.
         tenant: The label of whose it is.
         plan: Digest of the plan that it is a stage of; empty: none.
+        stages: Those that its request can still get to; none: it is not told.
     """
 
     function: str
     tenant: str
     plan: str
+    stages: frozenset[str] = frozenset()
 
 
 class Demand:
@@ -64,4 +66,4 @@ class Demand:
         self._subscriptions[function] = await self._bus.listen(pattern, self._on_message)
 
     def _on_message(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
-        self._heard(Heard(subjects.function_of(subject), tenant_of(headers), plan_of(headers)))
+        self._heard(Heard(subjects.function_of(subject), tenant_of(headers), plan_of(headers), stages_of(headers)))

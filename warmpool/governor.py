@@ -74,7 +74,7 @@ class Governor:
         self._plans: PlanCache
         self._heard = asyncio.Event()
         self._ahead = Ahead(self._policy, self._group_of)
-        self._plans_heard: set[str] = set()
+        self._plans_heard: set[tuple[str, frozenset[str]]] = set()
         self._wanted: dict[str, dict[Tier, int]] = {}
         self._look_again_s = math.inf
         self._running: asyncio.Task[None] | None = None
@@ -193,20 +193,20 @@ class Governor:
     def _on_demand(self, heard: Heard) -> None:
         self._groups[self._group_of[heard.function]].hear(heard.function, heard.tenant)
         if heard.plan:
-            self._plans_heard.add(heard.plan)
+            self._plans_heard.add((heard.plan, heard.stages))
         self._heard.set()
 
     async def _note_what_is_ahead(self) -> None:
         """Have workers ready for the later stages of requests that were just heard of."""
-        plans, self._plans_heard = self._plans_heard, set()
+        heard, self._plans_heard = self._plans_heard, set()
         service_s = {function: self._groups[group].service_s for function, group in self._group_of.items()}
-        for digest in plans:
+        for digest, stages in heard:
             try:
                 plan = await self._plans.get(digest)
             except UnknownPipelineError as error:  # whoever publishes can claim anything
                 log.info("nothing is made ready for a request that was heard: %s", error)
                 continue
-            self._ahead.start(plan, service_s, self._clock())
+            self._ahead.start(plan, service_s, self._clock(), stages or None)
             self._heard.set()
 
 

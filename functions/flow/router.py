@@ -16,6 +16,7 @@ from bus.headers import event_headers
 from bus.ports import Bus
 from functions.flow.join import Joins
 from functions.flow.plan import END, REQUEST, Plan, PlanStage, is_absent, resolve
+from functions.flow.reach import Reach
 from functions.flow.record import error_record
 
 
@@ -25,6 +26,7 @@ class Router:
     def __init__(self, bus: Bus, joins: Joins) -> None:
         self._bus = bus
         self._joins = joins
+        self._reach = Reach()
 
     async def start(self, plan: Plan, request: Request, *, created_s: float | None = None) -> None:
         """Publish the first stages of a request. Doing it twice runs it once.
@@ -87,7 +89,7 @@ class Router:
                 result = Result(**_outcome(event), status=ResultStatus.SUCCEEDED, outputs=inputs)
                 publications.append(partial(self._finish, event, result))
             else:
-                publications.append(partial(self._publish, _next_event(event, stage, inputs, known)))
+                publications.append(partial(self._publish, plan, _next_event(event, stage, inputs, known)))
         if len(publications) == 1:
             await publications[0]()
         else:
@@ -102,9 +104,11 @@ class Router:
         brought = {ref: value for ref, value in values.items() if ref in needed}
         return await self._joins.arrive(_join_key(event, stage), arrived, brought, stage.upstream)
 
-    async def _publish(self, event: Event) -> None:
+    async def _publish(self, plan: Plan, event: Event) -> None:
         subject = subjects.work(event.function, event.lane)
-        await self._bus.publish(subject, encode(event), message_id=event.message_id, headers=event_headers(event))
+        carried = [ref for ref, value in event.carry.items() if not is_absent(value)]
+        headers = event_headers(event, self._reach.stages(plan, event.stage, carried))
+        await self._bus.publish(subject, encode(event), message_id=event.message_id, headers=headers)
 
     async def _finish(self, event: Event, result: Result) -> None:
         as_json = event.reply_format is ReplyFormat.JSON

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.contracts import Event, Request
-from bus.headers import LONGEST_LABEL, event_headers, plan_of, request_headers, tenant_label, tenant_of
+from bus.headers import (
+    LONGEST_LABEL,
+    event_headers,
+    plan_of,
+    request_headers,
+    stages_of,
+    tenant_label,
+    tenant_of,
+)
 
 
 def event(tenant: str, plan: str = "") -> Event:
@@ -37,3 +45,8 @@ def test_what_is_usual_takes_no_header() -> None:
     assert (tenant_of(headers), plan_of(headers)) == ("default", "")
     assert plan_of(event_headers(event("default", plan="abc"))) == "abc"
     assert plan_of({"ce-plan": "*.>"}) == ""
+
+
+def test_stages_that_are_ahead_are_told() -> None:
+    assert stages_of(event_headers(event("default"), ["fuse", "generate"])) == {"fuse", "generate"}
+    assert stages_of(event_headers(event("default"))) == set()

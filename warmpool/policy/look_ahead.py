@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from functions.flow.plan import END, Plan
@@ -38,7 +38,9 @@ class LookAhead:
         former = self._reach.get((pipeline, function), 1.0)  # until it is known, all are reached: skips show soon
         self._reach[pipeline, function] = _KEEP * former + (1 - _KEEP) * reached
 
-    def expect(self, plan: Plan, service_s: Mapping[str, float]) -> tuple[Due, ...]:
+    def expect(
+        self, plan: Plan, service_s: Mapping[str, float], stages: Collection[str] | None = None
+    ) -> tuple[Due, ...]:
         """The functions that a request which starts now will need, each when it is first due.
 
         A stage is due when the longest way to it is done: it waits for all stages before it.
@@ -46,13 +48,14 @@ class LookAhead:
         Args:
             plan: Of its pipeline.
             service_s: How long functions run; those that are not in it take no time that is known.
+            stages: Names of those that it can get to; None: all.
         """
         done_s: dict[str, float] = {}
         due: dict[str, Due] = {}
         for stage in plan.stages:
-            if stage.name == END:
+            if stage.name == END or (stages is not None and stage.name not in stages):
                 continue
-            after_s = max((done_s[before] for before in stage.upstream), default=0.0)
+            after_s = max((done_s.get(before, 0.0) for before in stage.upstream), default=0.0)
             done_s[stage.name] = after_s + service_s.get(stage.function, 0.0)
             reach = self._reach.get((plan.pipeline, stage.function), 1.0)
             known = due.get(stage.function)

@@ -68,3 +68,8 @@ def test_a_group_is_due_with_the_first_of_its_functions():
     first = by_group(LookAhead().expect(CHAT, SECONDS), GROUPS)
     assert set(first) == {"media", "encode", "speech"}
     assert first["speech"] == Due("audio.transcribe", 0.1, 1.0)
+
+
+def test_a_stage_that_a_request_cannot_get_to_is_not_due() -> None:
+    due = LookAhead().expect(CHAT, SECONDS, {"hear", "generate"})
+    assert {one.function: one.after_s for one in due} == {"audio.transcribe": 0.0, "generate": 0.5}
