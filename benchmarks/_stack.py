@@ -16,12 +16,13 @@ from infra.local.folder import StackInfo, find_stack
 from infra.local.nats_server import free_port
 
 
-def processes(folder: Path) -> list[int]:
-    """Of the stack in the folder."""
+def processes(data: Path) -> list[int]:
+    """Process ids of the stack whose data are in the folder."""
+    mine = f"OMNIBUS_DATA={data}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if f"OMNIBUS_DATA={folder}".encode() in path.read_bytes():
+            if mine in path.read_bytes().split(b"\0"):
                 found.append(int(path.parent.name))
         except OSError:
             continue

@@ -24,6 +24,7 @@ import httpx
 import numpy as np
 import uvloop
 from _report import Measurement, report
+from _stack import processes
 from PIL import Image
 
 from infra.local.nats_server import free_port
@@ -125,20 +126,19 @@ def unique_nbytes(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
 
-def processes(data: Path) -> dict[str, int]:
+def named(data: Path) -> dict[str, int]:
     """Process ids of the stack's own processes, by what they do."""
     found = {}
-    mine = f"OMNIBUS_DATA={data}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
+    for pid in processes(data):
+        folder = Path(f"/proc/{pid}")
         try:
-            if mine in folder.joinpath("environ").read_bytes().split(b"\0"):
-                # Forked workers have their template's command line, and names of their own.
-                name = folder.joinpath("comm").read_text().strip()
-                words = folder.joinpath("cmdline").read_bytes().split(b"\0")
-                command = b" ".join(words[-4:]).decode(errors="replace").strip()
-                found[name if name.startswith("omnibus-") else command] = int(folder.name)
-        except OSError:
+            # Forked workers have their template's command line, and names of their own.
+            name = folder.joinpath("comm").read_text().strip()
+            words = folder.joinpath("cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended meanwhile
             continue
+        command = b" ".join(words[-4:]).decode(errors="replace").strip()
+        found[name if name.startswith("omnibus-") else command] = pid
     return found
 
 
@@ -170,7 +170,7 @@ async def run(requests: int) -> tuple[dict[str, list[float]], list[str]]:
             size = max(len(TURNS), requests // 100)
             for start in range(0, requests, size):
                 problems += await send_all(url, start, min(size, requests - start))
-                for name, pid in processes(Path(folder)).items():
+                for name, pid in named(Path(folder)).items():
                     curves.setdefault(name, []).append(unique_nbytes(pid) / 2**20)
                 print(f"\r{min(start + size, requests)} of {requests} requests", end="", flush=True)
     print()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
-from bus.ports import KeyValue, Subscription
+from bus.mirror import Mirror
+from bus.ports import KeyValue
 
 MOST_REMEMBERED = 10_000
 """Tombstones that a process keeps in mind; the oldest go first."""
@@ -14,26 +12,12 @@ MOST_REMEMBERED = 10_000
 _FAILED = "failed in "
 
 
-class Cancellations:
+class Cancellations(Mirror):
     """The cancel tombstones, mirrored from the bus so that asking costs nothing. Use as a context manager."""
 
     def __init__(self, bucket: KeyValue) -> None:
-        self._bucket = bucket
+        super().__init__(bucket)
         self._cancelled: dict[str, str] = {}
-        self._watch: Subscription | None = None
-
-    async def __aenter__(self) -> Self:
-        """Start to mirror."""
-        self._watch = await self._bucket.watch(self._on_change)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to mirror."""
-        if self._watch is not None:
-            await self._watch.close()
-            self._watch = None
 
     def __contains__(self, request: str) -> bool:
         return request in self._cancelled

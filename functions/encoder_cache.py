@@ -11,15 +11,15 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import Field
 
 from bus.contracts import Contract, TensorRef, TokenBlock
 from bus.contracts.codec import decode, digest_of, encode
 from bus.errors import ContractError, OmnibusError
-from bus.ports import KeyValue, ObjectStore, Subscription
+from bus.mirror import Mirror
+from bus.ports import KeyValue, ObjectStore
 from functions.flights import Flights
 
 log = logging.getLogger("omnibus.encoder_cache")
@@ -53,7 +53,7 @@ class _Known:
     used_s: float
 
 
-class EncoderCache:
+class EncoderCache(Mirror):
     """Token blocks by media, model and settings. Use as a context manager.
 
     Args:
@@ -80,28 +80,15 @@ class EncoderCache:
         shared: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._bucket, self._store = bucket, store
+        super().__init__(bucket)
+        self._store = store
         self._budget, self._shared, self._clock = budget_nbytes, shared, clock
         self._known: dict[str, _Known] = {}
         self._nbytes = 0
         """Of all that is known."""
         self._swept_s = clock()
-        self._watch: Subscription | None = None
         self.hits = self.misses = self.evicted = 0
         self.flights: Flights[TokenBlock] = Flights()
-
-    async def __aenter__(self) -> Self:
-        """Start to mirror what is there."""
-        self._watch = await self._bucket.watch(self._on_change)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to mirror."""
-        if self._watch is not None:
-            await self._watch.close()
-            self._watch = None
 
     @property
     def statistics(self) -> dict[str, int]:

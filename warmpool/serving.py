@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from types import TracebackType
-from typing import Any, Self
+from contextlib import contextmanager
+from typing import Any
 
 from bus.contracts import ModelManifest, Tier, WorkerState
 from bus.errors import ModelCorruptError, OmnibusError, WorkerStartError
 from bus.nats.bus import NatsBus
+from bus.opened import Opened
 from bus.ports import Consumer, KeyValue
 from bus.store.once import expire
 from bus.subjects import START_FUNCTION
@@ -42,7 +42,7 @@ _PATIENCE_S = 10.0
 """How long a model's load waits for the runs of those that it takes the memory of."""
 
 
-class Serving:
+class Serving(Opened):
     """The functions of a worker's groups. As an open context manager it is primed; `load` makes it serve.
 
     Args:
@@ -62,6 +62,7 @@ class Serving:
         watch: RunWatch | None = None,
         on_stuck: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__()
         self.timings_s: dict[str, float] = {}
         self._watch, self._on_stuck = watch, on_stuck
         self._config, self._worker = config, worker
@@ -69,13 +70,12 @@ class Serving:
         self._starting: Consumer | None = None
         self._functions: FunctionSet | None = None
         self._models: WorkerModels
-        self._stack = AsyncExitStack()
         self._bus: NatsBus
         self._registry: KeyValue
         self._lease: LeaseKeeper
         self._services: Services
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         """Connect, and tell the registry that there is a worker.
 
         Raises:
@@ -84,29 +84,18 @@ class Serving:
         """
         config = self._config
         self._specs = _specs(config)
-        try:
-            with self._timed("bus"):
-                self._bus = await self._stack.enter_async_context(NatsBus(config.nats))
-                await self._bus.setup()
-            with self._timed("services"):
-                group = "-".join(config.groups) or "all"
-                self._registry = await self._bus.bucket("workers")
-                self._services = await self._stack.enter_async_context(
-                    open_services(config, self._bus, self._worker, self._watch, self._on_stuck)
-                )
-                self._lease = LeaseKeeper(self._registry, self._worker, group, self._look)
-                await self._lease.open()
-                self._stack.push_async_callback(self._lease.close)
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close everything; what was not drained is handed back."""
-        await self._stack.aclose()
+        with self._timed("bus"):
+            self._bus = await self._stack.enter_async_context(NatsBus(config.nats))
+            await self._bus.setup()
+        with self._timed("services"):
+            group = "-".join(config.groups) or "all"
+            self._registry = await self._bus.bucket("workers")
+            self._services = await self._stack.enter_async_context(
+                open_services(config, self._bus, self._worker, self._watch, self._on_stuck)
+            )
+            self._lease = LeaseKeeper(self._registry, self._worker, group, self._look)
+            await self._lease.open()
+            self._stack.push_async_callback(self._lease.close)
 
     async def load(self) -> None:
         """Load the models of every function, and take messages from then on.

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 
 from bus.contracts import ModelManifest
 from bus.contracts.codec import decode
 from bus.errors import ContractError
-from bus.ports import KeyValue, Subscription
+from bus.mirror import Mirror
+from bus.ports import KeyValue
 from bus.subjects import MODEL_TTL_S
 
 log = logging.getLogger("omnibus.gateway")
 
 
-class InstalledModels:
+class InstalledModels(Mirror):
     """Announced manifests, whose `aliases` are the names that mean them. Use as a context manager.
 
     Args:
@@ -26,22 +25,9 @@ class InstalledModels:
     """
 
     def __init__(self, bucket: KeyValue, clock: Callable[[], float] = time.monotonic) -> None:
-        self._bucket, self._clock = bucket, clock
+        super().__init__(bucket)
+        self._clock = clock
         self._known: dict[str, tuple[ModelManifest, float]] = {}
-        self._watch: Subscription | None = None
-
-    async def __aenter__(self) -> Self:
-        """Start to mirror."""
-        self._watch = await self._bucket.watch(self._on_change)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to mirror."""
-        if self._watch is not None:
-            await self._watch.close()
-            self._watch = None
 
     def __iter__(self) -> Iterator[ModelManifest]:
         """Every model that a worker has announced lately, by id and version."""

@@ -8,14 +8,12 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bus.contracts import Tier
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
+from bus.opened import Opened
 from functions.deployment import group_settings, read_deployment
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.registry import load_functions
@@ -35,7 +33,7 @@ CLOSING_S = 5.0
 """What a process may take to close its connections, after its grace period."""
 
 
-class HostPool:
+class HostPool(Opened):
     """A host's workers and who governs them. Use as a context manager.
 
     Args:
@@ -51,14 +49,14 @@ class HostPool:
     """
 
     def __init__(self, settings: Settings, nats: NatsConfig, logs: Path, environment: Mapping[str, str]) -> None:
+        super().__init__()
         self._settings, self._nats = settings, nats
         self._logs, self._environment = logs, environment
-        self._stack = AsyncExitStack()
         self.pool: Pool
         self.bus: NatsBus
         self.least = 0
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         """Connect, start the template and what is always there.
 
         Raises:
@@ -66,20 +64,6 @@ class HostPool:
             WorkerStartError: The template does not start.
             StackConfigError: A deployment file that makes no sense.
         """
-        try:
-            await self._open()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the workers in order, then the template."""
-        await self._stack.aclose()
-
-    async def _open(self) -> None:
         settings = self._settings
         starter = await self._starter()
         self.bus = await self._stack.enter_async_context(NatsBus(self._nats))

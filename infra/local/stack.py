@@ -9,16 +9,14 @@ import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bus.contracts import Lease, WorkerState
 from bus.contracts.codec import digest
 from bus.errors import StackConfigError, WorkerStartError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
+from bus.opened import Opened
 from bus.tensors.shared_memory import SharedMemory
 from infra.local.folder import DataFolder, StackInfo
 from infra.local.host import CLOSING_S, HostPool
@@ -34,7 +32,7 @@ _COMMAND = [sys.executable, "-m", "infra.cli.main"]
 _PROBE_S = 0.05
 
 
-class Stack:
+class Stack(Opened):
     """Starts everything and stops it in order. Use as a context manager.
 
     Attributes:
@@ -45,34 +43,14 @@ class Stack:
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._settings = settings
-        self._stack = AsyncExitStack()
         self.info: StackInfo
         self.pool: Pool
         self.gateway: Keeper
         self.nats: NatsServer
         self._bus: NatsBus
         self._least = 0
-
-    async def __aenter__(self) -> Self:
-        """Start the bus, the workers and the gateway; workers may still be loading when this returns.
-
-        Raises:
-            StackConfigError: A folder, lock or port that cannot be used.
-            WorkerStartError: A process that does not start.
-        """
-        try:
-            await self._open()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the gateway, then the workers, then the bus."""
-        await self._stack.aclose()
 
     async def wait_until_ready(self, timeout_s: float = 120.0) -> list[Lease]:
         """Wait until every worker serves that is always there; returns the leases of all that do.
@@ -122,6 +100,12 @@ class Stack:
         await self.pool.renew("it is told to be renewed")
 
     async def _open(self) -> None:
+        """Start the bus, the workers and the gateway; workers may still be loading when this returns.
+
+        Raises:
+            StackConfigError: A folder, lock or port that cannot be used.
+            WorkerStartError: A process that does not start.
+        """
         settings = self._settings
         folder = self._stack.enter_context(DataFolder(settings.data))
         self._logs = folder.logs
