@@ -5,6 +5,7 @@ Forked from a template, or as `python _cold.py SOCKET FUNCTION FOLDER TIER`.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import itertools
 import json
@@ -15,6 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+_SETTLES_S = 2.0
+"""A worker that is held loaded has had the time to bring its weights into the kernels' layout."""
 
 NO_MODELS = Path(os.devnull)
 """A process that has imported everything has read no vocabulary."""
@@ -52,6 +56,7 @@ async def _live(connection: socket.socket, function: str, folder: Path, tier: st
         await environment.model(spec, chosen)
         loaded_s = time.monotonic()
         if tier == "loaded":
+            await asyncio.sleep(_SETTLES_S)
             say(done_s=loaded_s)
             lines.readline()
         begun_s = time.monotonic()

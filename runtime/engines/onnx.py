@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 import onnxruntime
@@ -31,6 +31,9 @@ log = logging.getLogger("omnibus.engine")
 
 Array = NDArray[Any]
 
+_PACK_UNASKED_S = 1.0
+"""Nobody waited for a session that opened quickly: whoever comes later finds it at its full speed."""
+
 _PACK_AFTER_S = 0.25
 """From the first run of a session that opened quickly: its answer has gone out by then, and has not waited."""
 
@@ -52,8 +55,8 @@ class OnnxSession:
         shrink: Whether memory is given back after each run; for inputs of very different sizes, where one large one
             would otherwise hold its memory for good.
         quick: Whether to open with the weights as they lie, in a fraction of the time, and bring them into the
-            kernels' layout after the first run. Results agree as closely as sums in another order do; not for models
-            that choose tokens from them.
+            kernels' layout after the first run, or a second later where nobody runs it. Results agree as closely as
+            sums in another order do; not for models that choose tokens from them.
 
     Raises:
         ProviderMissingError: The device is not installed or does not start, and nothing may stand in.
@@ -98,6 +101,10 @@ class OnnxSession:
         self._check_ports()
         self._packing = Once(self._pack, name="omnibus-pack") if quick else None
         self._hurry = Event()
+        if self._packing is not None:
+            unasked = Timer(_PACK_UNASKED_S, self._packing.start)
+            unasked.daemon = True  # no reason to wait for it at the end
+            unasked.start()
 
     def settle(self) -> None:
         """Wait until a session that opened quickly is at its full speed."""

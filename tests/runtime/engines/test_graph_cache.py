@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ X = np.random.default_rng(7).standard_normal((3, 64)).astype(np.float32)
 
 PROGRAM = """
 import sys
+import time
 from pathlib import Path
 import numpy as np
 from runtime.engines.onnx import OnnxSession
@@ -298,3 +300,13 @@ def test_a_manifest_of_other_files_vouches_for_nothing(tmp_path: Path) -> None:
     loose.write_bytes(path.read_bytes())
     assert identify(loose) is None
     assert identify(path) is not None
+
+
+def test_a_quick_session_that_nobody_runs_is_at_its_full_speed_soon(tmp_path: Path) -> None:
+    session = OnnxSession(install(tmp_path), threads=1, quick=True)
+    opened = session._session
+    ends_s = time.monotonic() + 30
+    while session._session is opened:
+        assert time.monotonic() < ends_s
+        time.sleep(0.01)
+    np.testing.assert_allclose(session.run({"x": X})[0], X @ weight(), rtol=1e-4, atol=1e-5)
