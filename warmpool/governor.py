@@ -31,6 +31,8 @@ from warmpool.scaler.scaler import Scaler
 log = logging.getLogger("omnibus.pool")
 
 _BUSY_TURN_S, _IDLE_TURN_S = 0.25, 1.0
+_CALM_S = 0.01
+"""What is heard within so long after a turn is dealt with in one: a flood is heard message by message."""
 _MOST_NBYTES = 1 << 62
 
 
@@ -112,6 +114,7 @@ class Governor:
             self._heard.clear()
             try:
                 await self._turn()
+                await asyncio.sleep(_CALM_S)
             except OmnibusError as error:
                 # What cannot be asked is not decided: the pool stays as it is.
                 log.warning("the pool is not adjusted: %s", error)
@@ -159,7 +162,7 @@ class Governor:
         for subject, count in look.came.items():
             function, lane = subjects.function_of(subject), subjects.lane_of(subject)
             self._policy.arrived(group.name, function, lane, now_s, count)
-        if names := group.to_ask(self._served_by(group)):
+        if names := group.to_ask(self._served_by(group), now_s):
             try:
                 group.tell(await self._requests(names))
             except OmnibusError:
@@ -178,12 +181,13 @@ class Governor:
         return {name: count for name, count in zip(names, counts, strict=True) if count}
 
     async def _listen(self) -> None:
-        """Listen to what nobody takes messages for."""
-        served = {name for name, tiers in self._wanted.items() if any(tier.serves for tier in tiers)}
+        """Listen to what nobody takes messages for: also while a worker starts, which may not be enough."""
+        wanted = {name for name, tiers in self._wanted.items() if any(tier.serves for tier in tiers)}
+        served = {name for name in wanted if self._groups[name].served}
         if self._scaler is not None:  # who has workers hears what is asked of them, and tells
             served |= {name for name in self._groups if self._scaler.served_elsewhere(name)}
         cold = {function for function, group in self._group_of.items() if group not in served}
-        if served:
+        if served or wanted:
             cold.discard(START_FUNCTION)  # any worker starts pipelines
         for function in await self._demand.listen_to(cold):
             # What was published before somebody listened is seen by asking once.

@@ -19,6 +19,9 @@ _FIRST_NBYTES, _FIRST_START_S, _FIRST_SERVICE_S = 200e6, 1.0, 0.5
 """Until they are measured."""
 
 _NEWEST, _MEASURED = 0.2, 8
+_TRUSTED_S = 0.25
+"""So long what is heard is added up, and the bus is not asked how much of it is done already."""
+
 _MOST_HEARD = 4096
 """Messages that were heard, and whose tenants are remembered."""
 
@@ -66,6 +69,7 @@ class Group:
     _served: dict[Member, int] = field(default_factory=dict)
     _came: dict[Member, dict[str, int]] = field(default_factory=dict)
     _running: Counter[str] = field(default_factory=Counter)
+    _trusted_s: float | None = None
     _fresh: Counter[str] = field(default_factory=Counter)
     _heard: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_HEARD))
     _busy_s: float = 0.0
@@ -83,6 +87,11 @@ class Group:
         return max(self._service_s, 1e-3)
 
     @property
+    def served(self) -> bool:
+        """Whether there is a worker that takes its messages."""
+        return self._serving > 0
+
+    @property
     def full(self) -> bool:
         """Whether its workers have so much that more may wait."""
         return 0 < self._serving * self.slots <= self.busy
@@ -98,17 +107,23 @@ class Group:
         self._heard.append(tenant)
         self._fresh[function] += 1
 
-    def to_ask(self, functions: Sequence[str]) -> Sequence[str]:
+    def to_ask(self, functions: Sequence[str], now_s: float) -> Sequence[str]:
         """Functions whose requests the bus is to be asked for now; what was just heard was counted.
 
         Args:
             functions: All that its workers serve.
+            now_s: On the host's monotonic clock.
         """
         if self.asked or self.full:
-            self.asked = False
+            self.asked, self._trusted_s = False, None
             return functions
-        fresh, self._fresh = self._fresh, Counter()
-        return () if fresh else list(self.requests)
+        since_s = now_s if self._trusted_s is None else self._trusted_s
+        if self._fresh and now_s - since_s < _TRUSTED_S:
+            self._trusted_s = since_s
+            self._fresh.clear()
+            return ()
+        self._trusted_s = None
+        return list(self.requests)
 
     def tell(self, requests: Mapping[str, int]) -> None:
         """What the bus has said of the functions that it was asked for.

@@ -33,22 +33,34 @@ def test_what_was_heard_waits_before_the_bus_is_asked() -> None:
     one = group("encode.work")
     one.hear("encode.work", "a")
     one.hear("encode.work", "b")
-    assert not one.to_ask(["encode.work"])
+    assert not one.to_ask(["encode.work"], 1.0)
     assert one.view().waiting == 2
-    assert one.to_ask(["encode.work"]) == ["encode.work"]  # after a while it is looked whether it still does
+    assert one.to_ask(["encode.work"], 1.0) == ["encode.work"]  # after a while it is looked whether it still does
     one.tell({})
     assert one.view().waiting == 0
-    assert not one.to_ask(["encode.work"])
+    assert not one.to_ask(["encode.work"], 1.0)
 
 
 def test_a_message_that_the_stream_does_not_have_yet_is_not_forgotten() -> None:
     one = group("encode.work", "encode.other")
     one.asked = True
     one.hear("encode.work", "a")
-    assert one.to_ask(["encode.work", "encode.other"]) == ["encode.work", "encode.other"]
+    assert one.to_ask(["encode.work", "encode.other"], 1.0) == ["encode.work", "encode.other"]
     one.hear("encode.other", "a")  # while the bus answers
     one.tell({})
     assert one.requests == {"encode.work": 1, "encode.other": 1}
+
+
+def test_what_is_heard_without_a_pause_is_compared_with_the_bus_now_and_then() -> None:
+    one, asked = group("encode.work"), []
+    for number in range(11):
+        one.hear("encode.work", "a")
+        asked.append(bool(one.to_ask(["encode.work"], 100.0 + number / 10)))
+    # Not at once, for somebody waits, and then a quarter of a second after each time.
+    assert asked == [False, False, False, True, False, False, False, True, False, False, False]
+    assert one.requests == {"encode.work": 11}
+    one.tell({"encode.work": 2})
+    assert one.requests == {"encode.work": 2}
 
 
 def test_whose_requests_wait_is_heard_while_there_is_no_worker() -> None:
@@ -56,7 +68,7 @@ def test_whose_requests_wait_is_heard_while_there_is_no_worker() -> None:
     for tenant in ("first", *["loud"] * 5, "quiet"):
         one.hear("encode.work", tenant)
     assert one.view().tenants == {"first": 1, "loud": 5, "quiet": 1}
-    assert not one.to_ask(["encode.work"])
+    assert not one.to_ask(["encode.work"], 1.0)
     one.tell({"encode.work": 2})  # the oldest were taken, elsewhere
     assert one.view().tenants == {"loud": 1, "quiet": 1}
 
