@@ -53,7 +53,7 @@ class Hosts:
 async def two_hosts(folder: Path) -> AsyncIterator[Hosts]:
     (folder / "nats").mkdir()
     warm = folder / "warm.yaml"
-    warm.write_text("defaults: {tier: template, max: 1, target_wait_ms: 0}", encoding="utf-8")
+    warm.write_text("defaults: {tier: template, max: 2, target_wait_ms: 0}", encoding="utf-8")
     with ExitStack() as stack:
         async with (
             NatsServer(folder / "nats", folder) as server,
