@@ -30,13 +30,13 @@ def processes(data: Path) -> list[int]:
 
 
 @contextmanager
-def stack(folder: Path, *arguments: str) -> Iterator[StackInfo]:
+def stack(folder: Path, *arguments: str, **variables: str) -> Iterator[StackInfo]:
     """A stack that is ready."""
     log, data = folder / "up.log", folder / "data"
-    variables = {**os.environ, "OMNIBUS_DATA": str(data), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OMNIBUS_DATA": str(data), "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-m", "infra.cli.main", "up", "--port", str(free_port()), *arguments]
     with open(log, "wb") as output:
-        process = subprocess.Popen(command, env=variables, stdout=output, stderr=output)
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:
         while "workers ready" not in log.read_text():
             if process.poll() is not None:
