@@ -101,7 +101,7 @@ async def test_a_worker_that_leaks_memory_is_replaced_in_the_middle_of_traffic_a
 
 
 async def test_sixty_workers_that_serve_and_go_leave_nothing_behind(tmp_path: Path) -> None:
-    async with hosting(tmp_path, **poisonous(tmp_path)) as host:
+    async with hosting(tmp_path, **poisonous(tmp_path), OMNIBUS_TENSORS=str(tmp_path / "tensors")) as host:
 
         async def cycle(count: int) -> None:
             for _ in range(count):
@@ -132,6 +132,6 @@ async def _left(host: Host) -> dict[str, object]:
         "descriptors": len(files),
         "records": sum(file.startswith("/memfd:") for file in files),
         "descriptors of the template": len(os.listdir(f"/proc/{forker.pid}/fd")),
-        "shared memory": sorted(path.name for path in Path("/dev/shm").glob("omnibus*")),
+        "shared memory": sorted(str(path) for path in (host.folder / "tensors").rglob("*")),
         "leases": len(await lease_states(host)),
     }

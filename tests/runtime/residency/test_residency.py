@@ -114,6 +114,21 @@ def test_the_least_recently_used_leaves_and_comes_back_on_demand(host: Host) -> 
     assert names(residency) == ["b", "c"]
 
 
+def test_when_the_host_has_less_than_before_the_next_load_puts_out_who_was_unused_for_longest(host: Host) -> None:
+    residency = host.residency()
+    for name in "abcd":
+        residency.add(name, host.source(name, 100 * MB))
+    use(residency, "a", "b", "c")
+    assert names(residency) == ["a", "b", "c"]
+    host.used += 500 * MB  # somebody else's; of the 200 that are left a hundred are kept for runs
+    use(residency, "a")
+    assert host.closed == []  # what is there needs no room
+    host.used += 50 * MB
+    use(residency, "d")
+    assert names(residency) == ["a", "c", "d"]
+    assert host.closed == ["b"]
+
+
 def test_pinned_models_and_models_in_use_stay(host: Host) -> None:
     residency = host.residency(budget=250 * MB)
     residency.add("pinned", host.source("pinned", 100 * MB), pinned=True)
