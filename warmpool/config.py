@@ -35,6 +35,8 @@ class WorkerConfig:
         graphs: Folder of optimised graphs; None: in the models folder.
         keep_graphs: Whether optimised graphs are kept at all.
         keep_objects_s: Media and tensors that nobody has made for so long are removed; 0: never.
+        on_demand: Whether workers are started when something is asked: then one of which no function can run stays all
+            the same, and answers why.
         grace_s: How long running handlers may go on after the worker was told to stop.
     """
 
@@ -58,4 +60,5 @@ class WorkerConfig:
     graphs: Path | None = None
     keep_graphs: bool = True
     keep_objects_s: float = KEEP_S
+    on_demand: bool = False
     grace_s: float = 10.0

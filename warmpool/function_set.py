@@ -93,6 +93,7 @@ class FunctionSet:
         elsewhere: Tells which functions other workers serve.
         on_change: Called when one is ready, or cannot be.
         timings_s: Gets the seconds that each took, by its name.
+        on_demand: Whether it is started when something is asked: then it stays to answer that, if only with the reason.
     """
 
     def __init__(
@@ -105,10 +106,11 @@ class FunctionSet:
         elsewhere: Callable[[], Awaitable[set[str]]],
         on_change: Callable[[], Awaitable[None]],
         timings_s: MutableMapping[str, float],
+        on_demand: bool = False,
     ) -> None:
         self.functions = [ServedFunction(spec, services) for spec in specs]
         self._bus, self._models, self._timings_s = bus, models, timings_s
-        self._elsewhere, self._on_change = elsewhere, on_change
+        self._elsewhere, self._on_change, self._on_demand = elsewhere, on_change, on_demand
         self._tried: set[ServedFunction] = set()
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -136,7 +138,7 @@ class FunctionSet:
         """Set all of them up, those first that somebody waits for; each takes messages as soon as it can.
 
         Raises:
-            WorkerStartError: None of them can run.
+            WorkerStartError: None of them can run, and it is not started on demand.
             BusUnavailableError: (retryable) no bus.
         """
         asked, others = await self._by_need()
@@ -146,7 +148,7 @@ class FunctionSet:
                 await asyncio.gather(*(one.calm.wait() for one in asked if one.ready))
         await self._begin_all(others)
         failed = self.failed
-        if len(failed) == len(self.functions):
+        if len(failed) == len(self.functions) and not self._on_demand:
             raise WorkerStartError(
                 "; ".join(f"function {one.spec.name!r} did not start: {_message(one)}" for one in failed)
             ) from failed[0].error

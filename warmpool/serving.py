@@ -119,6 +119,7 @@ class Serving(Opened):
             elsewhere=self._served_elsewhere,
             on_change=self._lease.renew,
             timings_s=self.timings_s,
+            on_demand=self._config.on_demand,
         )
         try:
             await self._functions.load()

@@ -18,7 +18,7 @@ from functions.deployment import group_settings, read_deployment
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.registry import load_functions
 from functions.suspects import Suspects
-from infra.settings import Settings
+from infra.settings import PREFIX, Settings
 from runtime.residency.host import free_nbytes
 from warmpool.casualties import Casualties
 from warmpool.forker import Forker
@@ -31,6 +31,8 @@ from warmpool.upkeep import Upkeep, UpkeepConfig
 
 CLOSING_S = 5.0
 """What a process may take to close its connections, after its grace period."""
+
+_ON_DEMAND = f"{PREFIX}SCALE_TO_ZERO"
 
 
 class HostPool(Opened):
@@ -51,7 +53,9 @@ class HostPool(Opened):
     def __init__(self, settings: Settings, nats: NatsConfig, logs: Path, environment: Mapping[str, str]) -> None:
         super().__init__()
         self._settings, self._nats = settings, nats
-        self._logs, self._environment = logs, environment
+        self._governed = settings.scale_to_zero or settings.warm is not None
+        # What the command line says of it does not reach the workers otherwise.
+        self._logs, self._environment = logs, {**environment, **({_ON_DEMAND: "true"} if self._governed else {})}
         self.pool: Pool
         self.bus: NatsBus
         self.least = 0
@@ -76,7 +80,7 @@ class HostPool(Opened):
             max_growth_nbytes=settings.worker_growth,
         )
         self.pool = await self._stack.enter_async_context(Pool(starter, slots, Upkeep(upkeep)))
-        if settings.scale_to_zero or settings.warm is not None:
+        if self._governed:
             await self._govern()
         else:
             self.least = sum(settings.worker_counts.values())

@@ -29,5 +29,6 @@ def worker_config(settings: Settings, groups: tuple[str, ...]) -> WorkerConfig:
         graphs=settings.graphs,
         keep_graphs=settings.keep_graphs,
         keep_objects_s=settings.keep_days * 86_400,
+        on_demand=settings.scale_to_zero,
         grace_s=settings.grace_s,
     )

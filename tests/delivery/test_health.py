@@ -23,16 +23,19 @@ from tests.runtime.engines.small_model import install, weight
 pytestmark = pytest.mark.timeout(120)
 
 
+def stack_variables(folder: Path) -> dict[str, str]:
+    return {
+        "OMNIBUS_FUNCTIONS": "tests.delivery.parted", "OMNIBUS_PIPELINES": str(Path(parted.__file__).parent),
+        "OMNIBUS_MODELS": str(folder / "models"), "PARTED_FOLDER": str(folder),
+    }  # fmt: skip
+
+
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
     """One worker, whose first function is held while it is set up, and whose second one lacks its model."""
     install(tmp_path / "models", seed=1)
     (tmp_path / "hold-setup").touch()
-    variables = {
-        "OMNIBUS_FUNCTIONS": "tests.delivery.parted", "OMNIBUS_PIPELINES": str(Path(parted.__file__).parent),
-        "OMNIBUS_MODELS": str(tmp_path / "models"), "OMNIBUS_WORKERS": f"{parted.GROUP}=1",
-        "PARTED_FOLDER": str(tmp_path),
-    }  # fmt: skip
+    variables = stack_variables(tmp_path) | {"OMNIBUS_WORKERS": f"{parted.GROUP}=1"}
     async with running(tmp_path, **variables) as one:
         while "gateway http" not in one.output:
             await asyncio.sleep(0.02)
@@ -100,3 +103,19 @@ async def test_a_worker_is_starting_degraded_ready_busy_unhealthy_and_ready_agai
     assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * 3
     (listed,) = [one for one in json.loads(await told_workers(stack, "--json")) if one["health"] == "READY"]
     assert listed["functions"] == ["parted.here", "parted.late"]
+
+
+async def test_a_stack_at_zero_says_why_a_group_cannot_run_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    deployment = tmp_path / "warm.yaml"
+    deployment.write_text("defaults: {tier: template}")
+    variables = stack_variables(tmp_path) | {"OMNIBUS_SCALE_TO_ZERO": "true", "OMNIBUS_WARM": str(deployment)}
+    async with running(tmp_path, **variables) as stack:
+        await stack.ready()
+        for _ in range(2):
+            refused = await ask(stack, "here")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
+        install(tmp_path / "models", seed=1)
+        while (answer := await ask(stack, "here")).status_code != 200:  # the test's own limit ends it
+            assert answer.json()["error"]["code"] == "model_not_found"
+        assert stack.process.poll() is None

@@ -79,7 +79,9 @@ def pipelines(specs: tuple[FunctionSpec, ...]) -> Pipelines:
 class Worker:
     """What a worker is, but for its process."""
 
-    def __init__(self, root: Path, bus: Bus, services: Services, specs: tuple[FunctionSpec, ...]) -> None:
+    def __init__(
+        self, root: Path, bus: Bus, services: Services, specs: tuple[FunctionSpec, ...], *, on_demand: bool
+    ) -> None:
         self.repository = Repository(root, catalog=Catalog(()))
         self.models = WorkerModels(self.repository, Residency(), self._announce)
         self.elsewhere: set[str] = set()
@@ -89,6 +91,7 @@ class Worker:
         self.functions = FunctionSet(
             specs, bus, services, self.models,
             elsewhere=self._elsewhere, on_change=self._note, timings_s=self.timings_s,
+            on_demand=on_demand,
         )  # fmt: skip
 
     def error(self, name: str) -> ErrorRecord | None:
@@ -109,7 +112,7 @@ class Worker:
 
 
 @asynccontextmanager
-async def working(root: Path, *specs: FunctionSpec) -> AsyncIterator[Worker]:
+async def working(root: Path, *specs: FunctionSpec, on_demand: bool = False) -> AsyncIterator[Worker]:
     async with FunctionEnvironment(root) as environment, asyncio.timeout(60):
         bus = environment.bus
         async with Cancellations(await bus.bucket("cancels")) as cancellations:
@@ -121,7 +124,7 @@ async def working(root: Path, *specs: FunctionSpec) -> AsyncIterator[Worker]:
             )  # fmt: skip
             for one in specs:
                 await bus.ensure_function(one.name)
-            worker = Worker(root, bus, services, specs)
+            worker = Worker(root, bus, services, specs, on_demand=on_demand)
             async with worker.client:
                 yield worker
             for consumer in worker.functions.consumers:
@@ -224,6 +227,21 @@ async def test_where_no_function_can_run_the_worker_does_not_start(tmp_path: Pat
             await worker.functions.load()
         assert isinstance(told.value.__cause__, ModelNotFoundError)
         assert worker.functions.consumers == []
+
+
+async def test_where_workers_are_started_on_demand_one_without_any_model_stays_and_says_why(tmp_path: Path) -> None:
+    async with working(tmp_path, HERE, LATE, on_demand=True) as worker:
+        asked = asyncio.create_task(worker.ask("test.here"))
+        await worker.functions.load()
+        refused = await asked
+        assert refused.error is not None
+        assert refused.error.code == "model_not_found"
+        assert not worker.functions.ready
+        async with mending(worker):
+            install(tmp_path, seed=1)
+            while worker.functions.ready != ("test.here",):
+                await asyncio.sleep(0.01)
+        assert (await worker.ask("test.here")).outputs["value"] == pytest.approx(ANSWER, rel=1e-3)
 
 
 async def test_those_are_set_up_first_that_somebody_waits_for_and_serve_before_the_others_are_ready(
