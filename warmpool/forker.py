@@ -48,6 +48,7 @@ class Forker:
         self._one_at_a_time = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
         self._process: Process | None = None
+        self._given = asyncio.Event()
         self.pid = 0
         """Of the template that runs now."""
 
@@ -77,8 +78,13 @@ class Forker:
         """
         return await asyncio.shield(self._told)
 
-    async def fork(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> AdoptedProcess:
-        """A new worker, as soon as there is a template.
+    @property
+    def ready(self) -> bool:
+        """Whether there is a template that waits for work."""
+        return self._told.done() and not self._one_at_a_time.locked()
+
+    async def fork(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> Process:
+        """A new worker, as soon as there is a template; where that must not fork, it becomes the worker.
 
         Args:
             request: What the worker is to be; plain values.
@@ -93,7 +99,14 @@ class Forker:
         answer = await asyncio.shield(self._ask(request, [os.dup(descriptor) for descriptor in descriptors]))
         if "error" in answer:
             raise WorkerStartError(f"{answer['error']}; its log is {self._log_path}")
-        return AdoptedProcess(int(answer["pid"]))
+        if not answer.get("itself"):
+            return AdoptedProcess(int(answer["pid"]))
+        process, self._process = self._process, None
+        if process is None:
+            raise WorkerStartError("the template died as it became a worker", retryable=True)
+        self._told = asyncio.get_running_loop().create_future()
+        self._given.set()
+        return process
 
     async def renew(self) -> None:
         """End the template; the next one has imported what is installed and set now. Its workers live on."""
@@ -129,6 +142,8 @@ class Forker:
             started_s = loop.time()
             status = await self._run_one()
             reap_strays()
+            if status is None:
+                continue
             if self._told.done():
                 self._told = loop.create_future()
             delay_s = backoff.died(loop.time() - started_s)
@@ -144,8 +159,8 @@ class Forker:
             log.warning("the template ended with status %s; starting another in %.1f s", status, delay_s)
             await asyncio.sleep(delay_s)
 
-    async def _run_one(self) -> int:
-        """One template's life; its exit status."""
+    async def _run_one(self) -> int | None:
+        """One template's life; its exit status, None when it has become a worker."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         process: Process | None = None
@@ -159,7 +174,17 @@ class Forker:
             data = await asyncio.get_running_loop().sock_recv(ours, MAX_REQUEST_NBYTES)
             if data and not self._told.done():
                 self._told.set_result(json.loads(data))
-            return await process.wait()
+            self._given.clear()
+            lives = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(self._given.wait())]
+            try:
+                await asyncio.wait(lives, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for life in lives:
+                    life.cancel()
+            if self._given.is_set():
+                process = None
+                return None
+            return process.returncode
         finally:
             self._control = self._process = None
             if process is not None:

@@ -65,9 +65,10 @@ class SpawnStarter:
 
 
 class TemplateStarter:
-    """Forks workers from a template, and starts them anew where the template says that forks are not safe.
+    """Forks workers from a template. Use as a context manager.
 
-    Use as a context manager.
+    Where forks are not safe the template becomes the worker, and while the next one imports what it needs, workers are
+    started anew.
 
     Args:
         forker: Of the template.
@@ -78,7 +79,7 @@ class TemplateStarter:
         self.forker = forker
         self._spawning = spawning
         self._stack = AsyncExitStack()
-        self._warned = False
+        self._unsafe = ""
 
     async def __aenter__(self) -> Self:
         """Start the template; workers that are asked for meanwhile wait for it."""
@@ -93,12 +94,12 @@ class TemplateStarter:
 
     async def start(self, group: str, channel: int, record: int, log_path: Path) -> Process:
         """See `Starter`."""
-        unsafe = (await self.forker.told()).get("unsafe")
-        if unsafe:
-            if not self._warned:
-                log.warning("workers are started anew, not forked: %s", unsafe)
-                self._warned = True
+        if self._unsafe and not self.forker.ready:
             return await self._spawning.start(group, channel, record, log_path)
+        unsafe = (await self.forker.told()).get("unsafe")
+        if unsafe and not self._unsafe:
+            log.warning("workers are not forked: %s", unsafe)
+            self._unsafe = str(unsafe)
         output = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             return await self.forker.fork({"group": group}, [channel, output, record])

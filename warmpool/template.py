@@ -2,7 +2,8 @@
 
 It holds no threads, no sockets but the one to its pool, no sessions and no device contexts: what a fork copies
 would be broken in the child. A worker is forked twice over: the process in between ends at once, so that the pool,
-which adopts orphans, is the worker's parent, and a worker outlives the template that it came from.
+which adopts orphans, is the worker's parent, and a worker outlives the template that it came from. Where a fork would
+not be safe, the template becomes the next worker itself, and the pool starts another template.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ Become = Callable[[Mapping[str, Any], socket.socket, Sequence[int]], int]
 def serve_template(control: socket.socket, preload: Callable[[], Mapping[str, Any]], become: Become) -> None:
     """Import everything, tell the pool, and fork a worker for each of its requests until it hangs up.
 
+    Where a fork is not safe, become the first one that is asked for.
+
     Args:
         control: A SOCK_SEQPACKET socket of the pool's. A request is JSON with the files of the worker as ancillary
             data: its channel, its log, and whatever else `become` gets.
@@ -60,9 +63,12 @@ def serve_template(control: socket.socket, preload: Callable[[], Mapping[str, An
     gc.freeze()  # a collection in a child would write to, and so copy, every page that is shared
     unsafe = told.get("unsafe") or why_unsafe()
     control.send(json.dumps({**told, "unsafe": unsafe, "imports_s": time.monotonic() - started_s}).encode())
+    if unsafe:
+        _become(control, become, pool_pid)
+        return
     forks = Forks(control, become, pool_pid)
     while True:
-        if not unsafe and not select.select([control], [], [], _QUIET_S)[0]:
+        if not select.select([control], [], [], _QUIET_S)[0]:
             forks.one_ahead()
         data, descriptors, _, _ = socket.recv_fds(control, MAX_REQUEST_NBYTES, _DESCRIPTORS)
         if not data:
@@ -75,6 +81,16 @@ def serve_template(control: socket.socket, preload: Callable[[], Mapping[str, An
             for descriptor in descriptors:
                 os.close(descriptor)
         control.send(json.dumps(answer).encode())
+
+
+def _become(control: socket.socket, become: Become, pool_pid: int) -> None:
+    """Be a worker; return when the pool hangs up before it asks for one."""
+    data, descriptors, _, _ = socket.recv_fds(control, MAX_REQUEST_NBYTES, _DESCRIPTORS)
+    if data:
+        control.send(json.dumps({"pid": os.getpid(), "itself": True}).encode())
+        control.close()
+        _be_different()
+        _to_the_end(lambda: _be(json.loads(data), descriptors, become, pool_pid))
 
 
 def why_unsafe() -> str:
@@ -179,16 +195,23 @@ def _fork_again(writer: int) -> None:
 
 def _live(line: socket.socket, become: Become, template_pid: int, pool_pid: int) -> NoReturn:
     """Wait for what to be, and be it from here on."""
-    status = 0
-    try:
+
+    def wait() -> int:
         name_process(waiting_name(template_pid))
         os.setsid()
         _be_different()
         data, descriptors, _, _ = socket.recv_fds(line, MAX_REQUEST_NBYTES, _DESCRIPTORS)
         line.close()
-        if data:  # else the template is gone
-            status = 1
-            status = _be(json.loads(data), descriptors, become, pool_pid)
+        return _be(json.loads(data), descriptors, become, pool_pid) if data else 0  # the template is gone
+
+    _to_the_end(wait)
+
+
+def _to_the_end(life: Callable[[], int]) -> NoReturn:
+    """Do that, and end with the status that it returns."""
+    status = 1
+    try:
+        status = life()
     except BaseException:
         traceback.print_exc()
     finally:

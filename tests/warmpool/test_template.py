@@ -174,13 +174,43 @@ async def test_workers_and_template_die_with_a_pool_that_is_killed(tmp_path: Pat
     await until(lambda: not any(alive(pid) for pid in pids))
 
 
-async def test_a_template_with_threads_does_not_fork(tmp_path: Path) -> None:
+async def test_a_template_with_threads_becomes_the_worker_and_another_one_waits(tmp_path: Path) -> None:
+    async with running(tmp_path, variables={"NOOP_THREAD": "1"}) as pool, asyncio.timeout(60):
+        forker = pool.starter.forker  # type: ignore[attr-defined]
+        for number in (1, 2):
+            await until(lambda: forker.ready)
+            template = forker.pid
+            pool.want("idle", {Tier.LOADED: number})
+            await pool.reach("idle")
+            assert pool.pids[f"idle-{number - 1}"] == template
+        assert [one["parent"] for one in facts(tmp_path, "idle-0")] == [os.getpid()]
+        os.kill(pool.pids["idle-0"], signal.SIGKILL)
+        await until(lambda: pool.pids.get("idle-0", template) != template)
+        await pool.reach("idle")
+        pids = [forker.pid, *pool.pids.values()]
+    assert not any(alive(pid) for pid in pids)
+
+
+async def test_while_the_next_template_imports_workers_are_started_anew(tmp_path: Path) -> None:
     async with running(tmp_path, variables={"NOOP_THREAD": "1"}) as pool, asyncio.timeout(60):
         pool.want("idle", {Tier.LOADED: 1})
-        (member,) = await pool.reach("idle")
-        assert member.tier is Tier.LOADED
-        pid = pool.pids["idle-0"]
-        assert b"tests.warmpool.noop\0idle\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        await pool.reach("idle")
+        pool.want("idle", {Tier.LOADED: 4})
+        assert {member.tier for member in await pool.reach("idle")} == {Tier.LOADED}
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pool.pids.values()]
+        assert any(b"tests.warmpool.noop\0idle\0" in command for command in commands)
+
+
+async def test_a_template_that_may_not_fork_and_is_killed_is_replaced(tmp_path: Path) -> None:
+    async with running(tmp_path, variables={"NOOP_THREAD": "1"}) as pool, asyncio.timeout(60):
+        forker = pool.starter.forker  # type: ignore[attr-defined]
+        await until(lambda: forker.ready)
+        first = forker.pid
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: forker.ready and forker.pid != first)
+        pool.want("idle", {Tier.LOADED: 1})
+        await pool.reach("idle")
+        assert list(pool.pids.values()) != [first]
 
 
 async def test_a_template_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
