@@ -119,6 +119,14 @@ def test_of_what_all_hosts_need_this_one_has_its_share():
     assert workers(PoolPolicy(), replace(view(waiting=50), share=0), 0.0) == 0
 
 
+def test_a_host_keeps_to_its_part_of_the_least_and_of_the_most():
+    none_here = replace(view(min=2, max=3), least=0, most=1)
+    assert workers(PoolPolicy(), none_here, 0.0) == 0
+    assert workers(PoolPolicy(), replace(none_here, waiting=50), 0.0) == 1
+    assert workers(PoolPolicy(), replace(none_here, waiting=50, most=0), 0.0) == 0
+    assert workers(PoolPolicy(), replace(none_here, least=1), 0.0) == 1
+
+
 def test_a_request_that_did_not_come_is_not_waited_for_long():
     policy = PoolPolicy()
     policy.ahead("encode", 10.0)
@@ -165,6 +173,28 @@ def test_targets_stay_between_the_least_and_the_most_and_within_the_room(
         assert sum(alive) * 200 * MB <= room or sum(alive) <= 2 * least
         assert room < 2 * least * 200 * MB or all(count >= least for count in alive)
         now_s += seconds
+
+
+tenants = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 400), min_size=1)
+
+
+@given(st.lists(tenants, min_size=2, max_size=4), st.integers(1, 12))
+@settings(deadline=None)
+def test_a_tenant_with_less_than_its_share_of_the_room_has_all_it_needs(asked: list[dict[str, int]], fits: int):
+    """Whatever the others flood: groups are all of one tenant's or of several, and workers of one size."""
+    views = [
+        replace(view(str(number), waiting=sum(whose.values()), max=500, target_wait_ms=0), tenants=whose)
+        for number, whose in enumerate(asked)
+    ]
+    targets = PoolPolicy().decide(views, fits * 200 * MB, 0.0).targets
+    assert sum(target.workers for target in targets.values()) <= fits
+    everybody = {tenant for whose in asked for tenant in whose}
+    for tenant in everybody:
+        alone = [number for number, whose in enumerate(asked) if whose.keys() == {tenant}]
+        needs = sum(-(-whose.get(tenant, 0) // 4) for whose in asked)
+        if needs <= fits // len(everybody):
+            for number in alone:
+                assert targets[str(number)].workers == -(-asked[number][tenant] // 4)
 
 
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=60))
