@@ -192,8 +192,16 @@ class Bus(Protocol):
     async def broadcast(self, subject: str, data: bytes) -> None:
         """Send to whoever listens now, without waiting for anything."""
 
-    async def listen(self, subject: str, on_message: OnMessage) -> Subscription:
-        """Call back for every message on the subject from now on; `*` and `>` work."""
+    async def listen(
+        self, subject: str, on_message: OnMessage, on_gap: Callable[[], None] | None = None
+    ) -> Subscription:
+        """Call back for every message on the subject from now on; `*` and `>` work.
+
+        Args:
+            subject: Or a pattern.
+            on_message: Is called with each.
+            on_gap: Is called when the connection was lost and is back: what was sent meanwhile was not heard.
+        """
 
     async def ensure_function(self, function: str) -> None:
         """Make the stream and the lanes of a function exist."""

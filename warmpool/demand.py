@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from bus import subjects
@@ -38,10 +39,11 @@ class Demand:
     Args:
         bus: Where they are asked.
         heard: Is told.
+        missed: Is told of a function for which something may have been published that was not heard.
     """
 
-    def __init__(self, bus: Bus, heard: Callable[[Heard], None]) -> None:
-        self._bus, self._heard = bus, heard
+    def __init__(self, bus: Bus, heard: Callable[[Heard], None], missed: Callable[[str], None]) -> None:
+        self._bus, self._heard, self._missed = bus, heard, missed
         self._subscriptions: dict[str, Subscription] = {}
 
     async def listen_to(self, functions: Iterable[str]) -> set[str]:
@@ -63,7 +65,9 @@ class Demand:
 
     async def _listen(self, function: str) -> None:
         pattern = subjects.work_of_all_lanes(function)
-        self._subscriptions[function] = await self._bus.listen(pattern, self._on_message)
+        self._subscriptions[function] = await self._bus.listen(
+            pattern, self._on_message, partial(self._missed, function)
+        )
 
     def _on_message(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         self._heard(Heard(subjects.function_of(subject), tenant_of(headers), plan_of(headers), stages_of(headers)))

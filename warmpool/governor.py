@@ -72,7 +72,7 @@ class Governor:
         self._group_of = {spec.name: spec.group for spec in specs}
         if self._groups:
             self._group_of[START_FUNCTION] = _first(self._groups.values()).name
-        self._demand = Demand(bus, self._on_demand)
+        self._demand = Demand(bus, self._on_demand, self._on_gap)
         self._plans: PlanCache
         self._heard = asyncio.Event()
         self._ahead = Ahead(self._policy, self._group_of)
@@ -190,9 +190,12 @@ class Governor:
         if served or wanted:
             cold.discard(START_FUNCTION)  # any worker starts pipelines
         for function in await self._demand.listen_to(cold):
-            # What was published before somebody listened is seen by asking once.
-            self._groups[self._group_of[function]].asked = True
-            self._heard.set()
+            self._on_gap(function)  # what was published before somebody listened
+
+    def _on_gap(self, function: str) -> None:
+        """Something may have been published that was not heard: it is seen by asking once."""
+        self._groups[self._group_of[function]].asked = True
+        self._heard.set()
 
     def _on_demand(self, heard: Heard) -> None:
         self._groups[self._group_of[heard.function]].hear(heard.function, heard.tenant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -151,8 +151,10 @@ class MemoryBus:
             log.add(subject, data)
         self._tell(subject, data, {})
 
-    async def listen(self, subject: str, on_message: OnMessage) -> MemorySubscription:
-        """Call back for every message on the subject from now on; `*` and `>` work."""
+    async def listen(
+        self, subject: str, on_message: OnMessage, on_gap: Callable[[], None] | None = None
+    ) -> MemorySubscription:
+        """Call back for every message on the subject from now on; `*` and `>` work. There are no gaps."""
         entry = (subject, on_message)
         self._listeners.append(entry)
 

@@ -40,6 +40,7 @@ class NatsBus:
         self._heartbeats = Heartbeats(config.ack_wait_s / 3)
         self._consumers: list[NatsConsumer] = []
         self._buckets: dict[str, NatsKeyValue] = {}
+        self._gaps: list[tuple[NatsSubscription, Callable[[], None]]] = []
         self._watchdog: asyncio.Task[None] | None = None
         self._healing: asyncio.Task[None] | None = None
 
@@ -116,14 +117,20 @@ class NatsBus:
         with translated(f"broadcasting to {subject}"):
             await self._connected.publish(subject, data)
 
-    async def listen(self, subject: str, on_message: OnMessage) -> NatsSubscription:
-        """Call back for every message on the subject from now on."""
+    async def listen(
+        self, subject: str, on_message: OnMessage, on_gap: Callable[[], None] | None = None
+    ) -> NatsSubscription:
+        """Call back for every message on the subject from now on, and where some may have been missed."""
 
         async def received(message: Msg) -> None:
             on_message(message.subject, message.data, message.headers or {})
 
         with translated(f"listening to {subject}"):
-            return NatsSubscription(self._connected, await self._connected.subscribe(subject, cb=received))
+            subscription = NatsSubscription(self._connected, await self._connected.subscribe(subject, cb=received))
+        if on_gap is not None:
+            self._gaps = [(one, told) for one, told in self._gaps if not one.closed]
+            self._gaps.append((subscription, on_gap))
+        return subscription
 
     async def ensure_function(self, function: str) -> None:
         """Make the stream and the lanes of a function exist."""
@@ -184,6 +191,9 @@ class NatsBus:
 
     async def _on_reconnect(self) -> None:
         log.info("nats: connected again")
+        for subscription, on_gap in self._gaps:  # the driver has subscribed again by now
+            if not subscription.closed:
+                on_gap()
         # In a task of its own: the driver calls this in the middle of its reconnect, which an error here would end.
         if self._healing is not None:
             self._healing.cancel()

@@ -27,6 +27,11 @@ class NatsSubscription:
         self._client = client
         self._subscription = subscription
 
+    @property
+    def closed(self) -> bool:
+        """Whether nobody listens any more."""
+        return self._subscription is None
+
     async def close(self) -> None:
         """Stop; closing twice is fine."""
         subscription, self._subscription = self._subscription, None

@@ -52,6 +52,18 @@ async def until_reconnected(both: Both) -> None:
     await subscription.close()
 
 
+async def test_who_listens_is_told_that_something_may_have_been_missed(both: Both) -> None:
+    told: list[str] = []
+    kept = await both.shaky.listen("token.kept", lambda *_: None, lambda: told.append("kept"))
+    closed = await both.shaky.listen("token.closed", lambda *_: None, lambda: told.append("closed"))
+    await closed.close()
+    assert not told
+    await until_reconnected(both)
+    await until(lambda: told)
+    assert told == ["kept"]
+    await kept.close()
+
+
 async def test_pulls_of_a_broken_connection_bring_no_more_messages_than_slots(both: Both) -> None:
     receiver = Receiver(settle=lambda delivery: "ack" if delivery.data.startswith(b"probe") else "hold")
     consumer = await both.shaky.serve(FUNCTION, 5, receiver)
