@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     scale_to_zero: bool = Field(
         default=False, description="Start workers when they are needed, and let them go; `workers` says nothing then."
     )
+    groups: str = Field(
+        default="", description="Function groups whose workers come and go here, separated by commas; none: all."
+    )
     worker_memory: ByteSize | None = Field(
         default=None, description="The most memory of all workers that come and go, such as 8GB; none: what is free."
     )
@@ -129,6 +132,11 @@ class Settings(BaseSettings):
     def modules(self) -> tuple[str, ...]:
         """Packages with functions of the deployer's own."""
         return _parts(self.functions)
+
+    @property
+    def own_groups(self) -> tuple[str, ...]:
+        """Function groups that this host serves; none: all."""
+        return _parts(self.groups)
 
     @property
     def pinned_models(self) -> tuple[str, ...]:

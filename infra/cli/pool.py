@@ -15,12 +15,14 @@ from infra.settings import Settings, load_settings
 
 @click.command()
 @click.option("--warm", type=click.Path(dir_okay=False), help="Deployment file: how warm functions are kept.")
-def pool(warm: str | None) -> None:
+@click.option("--group", "groups", multiple=True, help="Function group to serve; may be given again. None: all.")
+def pool(warm: str | None, groups: tuple[str, ...]) -> None:
     """Serve functions with as many workers as are needed, from the bus of the settings.
 
-    Pools on one bus share the work by what each of them can run. Without a deployment file all scale to zero.
+    Pools on one bus share the work by what each of them can run. Without a deployment file all scale to zero. A pool
+    for some groups keeps them apart from others: on another device, under another account, with packages of their own.
     """
-    settings = load_settings(warm=warm)
+    settings = load_settings(warm=warm, groups=",".join(groups) or None)
     if settings.warm is None:
         settings = settings.model_copy(update={"scale_to_zero": True})
     log_to_stderr(settings.log_level)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bus.contracts import Tier
+from bus.errors import StackConfigError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.opened import Opened
@@ -97,6 +98,11 @@ class HostPool(Opened):
         await make_streams(self.bus, self._nats, pipelines, specs)
         deployment = None if settings.warm is None else read_deployment(settings.warm, specs)
         warm = group_settings(specs, deployment, {} if settings.scale_to_zero else settings.worker_counts)
+        if unknown := set(settings.own_groups) - warm.keys():
+            raise StackConfigError(
+                f"no function is in group {', '.join(sorted(unknown))}; groups: {', '.join(sorted(warm))}"
+            )
+        warm = {group: one for group, one in warm.items() if not settings.own_groups or group in settings.own_groups}
         self.least = sum(one.min for one in warm.values() if one.tier.serves)
         room_nbytes = float(settings.worker_memory or free_nbytes() or math.inf)
         governor = Governor(self.pool, self.bus, specs, warm, room_nbytes=room_nbytes, host=pool_name())

@@ -50,7 +50,7 @@ class Hosts:
 
 
 @asynccontextmanager
-async def two_hosts(folder: Path) -> AsyncIterator[Hosts]:
+async def two_hosts(folder: Path, *groups: str) -> AsyncIterator[Hosts]:
     (folder / "nats").mkdir()
     warm = folder / "warm.yaml"
     warm.write_text("defaults: {tier: template, max: 2, target_wait_ms: 0}", encoding="utf-8")
@@ -68,9 +68,11 @@ async def two_hosts(folder: Path) -> AsyncIterator[Hosts]:
             }  # fmt: skip
             pools = [
                 stack.enter_context(
-                    omnibus("pool", log=folder / f"pool-{name}.log", OMNIBUS_DATA=str(folder / name), **variables)
+                    omnibus(
+                        "pool", *group, log=folder / f"pool-{name}.log", OMNIBUS_DATA=str(folder / name), **variables
+                    )
                 )
-                for name in ("a", "b")
+                for name, group in zip("ab", [["--group", group] for group in groups] or [[], []], strict=True)
             ]
             async with PipelineClient(bus, Pipelines.load(registry, [HERE])) as client:
                 bucket = await bus.bucket("pools")
@@ -99,3 +101,23 @@ async def test_two_hosts_start_share_take_over_and_go_back_to_nothing(tmp_path: 
         assert {result.status for result in results} == {ResultStatus.SUCCEEDED}
         assert sorted(result.outputs["number"] for result in results) == list(range(3, 103))
         await until(lambda: hosts.workers(left) == 0, "the last worker to end", 90)
+
+
+async def test_a_pool_for_some_groups_leaves_the_others_to_other_pools(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path, "media", "chain") as hosts:
+        (tmp_path / "hold-two").touch()
+        asked = [asyncio.create_task(hosts.ask(number)) for number in range(100)]  # more than a worker has slots for
+        await until(lambda: hosts.counts() == [0, 2], "the second host to work, with as many as there may be", 60)
+        (tmp_path / "hold-two").unlink()
+        assert {result.status for result in await asyncio.gather(*asked)} == {ResultStatus.SUCCEEDED}
+        assert hosts.counts()[0] == 0
+
+
+async def test_a_group_that_no_function_is_in_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    (tmp_path / "nats").mkdir()
+    async with NatsServer(tmp_path / "nats", tmp_path) as server:
+        settings = {"OMNIBUS_NATS_URL": server.url, "OMNIBUS_NATS_TOKEN": server.token, "OMNIBUS_DATA": str(tmp_path)}
+        log = tmp_path / "pool.log"
+        with omnibus("pool", "--group", "ears", log=log, **settings) as pool:
+            assert await asyncio.to_thread(pool.wait) == 1
+        assert "no function is in group ears; groups: encode, generate, media, speech" in log.read_text()
