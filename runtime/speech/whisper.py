@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -110,7 +111,9 @@ class Whisper:
         # Times of words are seldom asked for; what they need is opened when they are.
         known = any(file.path == "alignment.onnx" for file in manifest.files)
         aligner = (lambda: opened(repository.file(manifest, "alignment.onnx"))) if known else None
-        return cls(opened(encoder), opened(decoder), read_tokenizer(words), manifest, aligner)
+        with ThreadPoolExecutor(1, thread_name_prefix="omnibus-load") as aside:
+            second = aside.submit(opened, decoder)
+            return cls(opened(encoder), second.result(), read_tokenizer(words), manifest, aligner)
 
     @property
     def window_samples(self) -> int:
