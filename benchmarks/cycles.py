@@ -21,9 +21,9 @@ from _report import Measurement, report
 from bus.contracts import Tier
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
+from functions.leases import read_leases
 from infra.local.stack import Stack
 from infra.settings import load_settings
-from warmpool.lease import read_leases
 
 GROUP = "media"
 AT_ONCE = 5

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bus.contracts import Lease, Tier, WorkerState
-from bus.contracts.codec import decode, encode
+from bus.contracts.codec import encode
 from bus.errors import OmnibusError
 from bus.ports import KeyValue
 from bus.subjects import LEASE_TTL_S
@@ -89,12 +89,6 @@ class LeaseKeeper:
             unique_nbytes=self.unique_nbytes,
         )
         await self._bucket.put(lease.worker, encode(lease))
-
-
-async def read_leases(bucket: KeyValue) -> list[Lease]:
-    """Every worker that is alive, by group and id."""
-    leases = [decode(Lease, value) for value in (await bucket.entries()).values()]
-    return sorted(leases, key=lambda lease: (lease.group, lease.worker))
 
 
 def unique_memory_nbytes() -> int | None:

@@ -19,6 +19,7 @@ from bus.subjects import START_FUNCTION
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.flow.start import SLOTS, Starter
 from functions.invoker import Services
+from functions.leases import read_leases
 from functions.registry import load_functions, registry
 from functions.spec import FunctionSpec
 from functions.watch import RunWatch
@@ -29,7 +30,7 @@ from runtime.residency.residency import Residency
 from warmpool.announcing import Announcer
 from warmpool.config import WorkerConfig
 from warmpool.function_set import FunctionSet
-from warmpool.lease import LeaseKeeper, read_leases
+from warmpool.lease import LeaseKeeper
 from warmpool.models import WorkerModels, check_pinned
 from warmpool.services import open_services
 from warmpool.streams import make_streams

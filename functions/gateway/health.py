@@ -14,6 +14,7 @@ from bus.contracts.codec import decode
 from bus.errors import OmnibusError
 from functions.gateway.services import GatewayServices, services_of
 from functions.health import FunctionHealth, Health, function_health, total_health, worker_health
+from functions.leases import read_leases
 
 router = APIRouter(tags=["health"])
 
@@ -35,8 +36,7 @@ async def read_health(request: Request) -> Response:
 
 async def _look(services: GatewayServices) -> tuple[Health, dict[str, Any]]:
     workers, pools = await asyncio.gather(services.bus.bucket("workers"), services.bus.bucket("pools"))
-    told, capacities = await asyncio.gather(workers.entries(), pools.entries())
-    leases = [decode(Lease, value) for value in told.values()]
+    leases, capacities = await asyncio.gather(read_leases(workers), pools.entries())
     pooled = {
         name
         for value in capacities.values()

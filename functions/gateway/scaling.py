@@ -16,11 +16,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from bus.contracts import Capacity, Lease, WorkerState
+from bus.contracts import Capacity, WorkerState
 from bus.contracts.codec import decode
 from bus.errors import BusUnavailableError, UnknownFunctionError
 from functions.deployment import Deployment, group_settings, read_deployment
 from functions.gateway.services import GatewayServices, config_of, services_of
+from functions.leases import read_leases
 from functions.spec import FunctionSpec
 from functions.staffing import USUAL_SERVICE_S, for_backlog
 from functions.warm import WarmSpec
@@ -106,6 +107,5 @@ async def _service_s(services: GatewayServices, group: str) -> float:
 
 
 async def _alive(services: GatewayServices, group: str) -> int:
-    bucket = await services.bus.bucket("workers")
-    leases = [decode(Lease, value) for value in (await bucket.entries()).values()]
+    leases = await read_leases(await services.bus.bucket("workers"))
     return sum(lease.group == group and lease.state in (WorkerState.STARTING, WorkerState.READY) for lease in leases)

@@ -11,9 +11,9 @@ import click
 
 from bus.contracts import Lease, WorkerState
 from functions.health import worker_health
+from functions.leases import read_leases
 from infra.cli.connect import open_bus, run
 from infra.cli.table import table_lines
-from warmpool.lease import read_leases
 
 _WIDTH = 120
 _TITLES = ("WORKER", "STATE", "TIER", "AGE s", "BUSY", "SERVED", "ENCODED", "UNIQUE MB")

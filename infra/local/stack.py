@@ -18,12 +18,12 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.opened import Opened
 from bus.tensors.shared_memory import SharedMemory
+from functions.leases import read_leases
 from infra.local.folder import DataFolder, StackInfo
 from infra.local.host import CLOSING_S, HostPool
 from infra.local.nats_server import NatsServer, free_port
 from infra.settings import PREFIX, Settings
 from warmpool.keeper import Keeper, KeeperConfig
-from warmpool.lease import read_leases
 from warmpool.pool import Pool
 
 log = logging.getLogger("omnibus.stack")

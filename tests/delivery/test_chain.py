@@ -19,11 +19,11 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
+from functions.leases import read_leases
 from functions.registry import registry
 from functions.running import outputs_of
 from infra.local.nats_server import NatsServer
 from tests.delivery.processes import omnibus, runs, until
-from warmpool.lease import read_leases
 
 HERE = Path(__file__).parent
 STAGES = ("one", "two", "three")

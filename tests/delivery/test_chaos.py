@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from bus.contracts import ResultStatus, Tier, WorkerState
+from functions.leases import read_leases
 from functions.running import outputs_of
 from tests.delivery import parted, poison
 from tests.delivery.host import Host, hosting
 from tests.delivery.processes import alive, until
 from tests.delivery.test_draining import traffic
 from tests.runtime.engines.small_model import install
-from warmpool.lease import read_leases
 from warmpool.upkeep import UpkeepConfig
 
 pytestmark = pytest.mark.timeout(120)

@@ -18,12 +18,12 @@ from bus.nats.connection import NatsConfig
 from bus.ports import KeyValue
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
+from functions.leases import read_leases
 from functions.registry import registry
 from tests.delivery import poison
 from tests.delivery.host import Host, hosting
 from tests.delivery.processes import alive, runs, until
 from tests.delivery.stack import running
-from warmpool.lease import read_leases
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,10 +13,10 @@ import pytest
 from bus import subjects
 from bus.contracts import DeadLetter, ResultStatus, Tier, WorkerState
 from bus.contracts.codec import decode
+from functions.leases import read_leases
 from tests.delivery import poison
 from tests.delivery.host import Host, hosting
 from tests.delivery.processes import alive, until
-from warmpool.lease import read_leases
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from bus.nats.connection import NatsConfig
 from bus.store.location import open_bucket
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
+from functions.leases import read_leases
 from functions.registry import registry
 from infra.local.nats_server import NatsServer
 from runtime.repository import Catalog, Repository
@@ -24,7 +25,6 @@ from tests.delivery import switching
 from tests.delivery.processes import omnibus
 from tests.delivery.test_switching import expected
 from tests.runtime.engines.small_model import install
-from warmpool.lease import read_leases
 
 HERE = Path(switching.__file__).parent
 

@@ -15,13 +15,13 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
+from functions.leases import read_leases
 from functions.registry import registry
 from infra.local.nats_server import NatsServer
 from runtime.repository import Catalog, Repository
 from tests.delivery import switching
 from tests.delivery.processes import omnibus
 from tests.runtime.engines.small_model import install, weight
-from warmpool.lease import read_leases
 
 HERE = Path(switching.__file__).parent
 CLIENTS = 6

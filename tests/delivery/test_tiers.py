@@ -12,8 +12,8 @@ import pytest
 from bus import subjects
 from bus.contracts import Event, Lane, Tier, WorkerState
 from bus.contracts.codec import encode
+from functions.leases import read_leases
 from tests.delivery.host import hosting
-from warmpool.lease import read_leases
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ import httpx
 from bus.contracts import Lease
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
+from functions.leases import read_leases
 from infra.local.folder import find_stack
-from warmpool.lease import read_leases
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import os
 
 from bus.contracts import WorkerState
 from bus.memory import MemoryBus
-from warmpool.lease import LeaseKeeper, read_leases, unique_memory_nbytes
+from functions.leases import read_leases
+from warmpool.lease import LeaseKeeper, unique_memory_nbytes
 
 
 async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None:
@@ -33,16 +34,6 @@ async def test_a_lease_tells_state_and_load_and_is_given_up_at_the_end() -> None
     assert lease.started_s <= lease.renewed_s
     await keeper.close()
     assert await read_leases(bucket) == []
-
-
-async def test_leases_are_listed_by_group_and_worker() -> None:
-    bucket = await MemoryBus().bucket("workers")
-    keepers = [LeaseKeeper(bucket, worker, worker[0], dict) for worker in ("b-2", "a-9", "b-1")]
-    for keeper in keepers:
-        await keeper.open()
-    assert [lease.worker for lease in await read_leases(bucket)] == ["a-9", "b-1", "b-2"]
-    for keeper in keepers:
-        await keeper.close()
 
 
 def test_the_memory_of_this_process_is_some_megabytes() -> None:
