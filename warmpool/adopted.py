@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,10 +85,15 @@ def reap_strays() -> int:
     return reaped
 
 
-async def end_waiting(template_pid: int) -> None:
-    """Clear away the workers of a template that is gone that nobody has told what to be."""
+async def end_waiting(template_pid: int, handed: Collection[int]) -> None:
+    """Clear away the workers of a template that is gone that nobody has told what to be.
+
+    Args:
+        template_pid: Of the template.
+        handed: Those that somebody has told, and that may not have read it yet.
+    """
     for pid in _children():
-        if _name_and_state(pid)[0] == waiting_name(template_pid):
+        if pid not in handed and _name_and_state(pid)[0] == waiting_name(template_pid):
             with suppress(OSError):  # it has been waited for
                 process = AdoptedProcess(pid)
                 process.kill()

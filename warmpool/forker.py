@@ -23,6 +23,9 @@ log = logging.getLogger("omnibus.template")
 
 _GRACE_S = 2.0
 
+_ANSWER_S = 15.0
+"""A template that has not forked after so long hangs; a fork takes some milliseconds."""
+
 
 class Forker:
     """Has workers forked from a template. Use as a context manager.
@@ -49,6 +52,7 @@ class Forker:
         self._keeper: asyncio.Task[None] | None = None
         self._process: Process | None = None
         self._given = asyncio.Event()
+        self._handed: set[int] = set()
         self.pid = 0
         """Of the template that runs now."""
 
@@ -91,14 +95,15 @@ class Forker:
             descriptors: Its files: channel, log, and what else it gets.
 
         Raises:
-            WorkerStartError: The template cannot fork or cannot be started again; (retryable) it died meanwhile, and
-                may have forked: whoever tries again makes a new channel, so that nobody shares it.
+            WorkerStartError: The template cannot be started again; (retryable) it has no room for another process now.
+                (retryable) It died meanwhile, and may have forked: whoever tries again makes a new channel, so that
+                nobody shares it.
         """
         await self.told()
         # Whoever gives up meanwhile closes its files, and must not keep the next one from getting its own answer.
         answer = await asyncio.shield(self._ask(request, [os.dup(descriptor) for descriptor in descriptors]))
         if "error" in answer:
-            raise WorkerStartError(f"{answer['error']}; its log is {self._log_path}")
+            raise WorkerStartError(f"{answer['error']}; its log is {self._log_path}", retryable=True)
         if not answer.get("itself"):
             return AdoptedProcess(int(answer["pid"]))
         process, self._process = self._process, None
@@ -122,7 +127,12 @@ class Forker:
             try:
                 if control is not None:
                     socket.send_fds(control, [json.dumps(request).encode()], descriptors)
-                    data = await asyncio.get_running_loop().sock_recv(control, MAX_REQUEST_NBYTES)
+                    async with asyncio.timeout(_ANSWER_S):
+                        data = await asyncio.get_running_loop().sock_recv(control, MAX_REQUEST_NBYTES)
+            except TimeoutError:
+                log.error("the template gives no sign of life: killed")
+                if self._process is not None:
+                    self._process.kill()
             except OSError as error:
                 log.warning("the template does not answer: %s", error)
             finally:
@@ -130,6 +140,7 @@ class Forker:
                     os.close(descriptor)
         if data:
             answer: dict[str, Any] = json.loads(data)
+            self._handed.add(answer.get("pid", 0))
             return answer
         if self._told is told:  # from now on, wait for the next one
             self._told = asyncio.get_running_loop().create_future()
@@ -140,7 +151,11 @@ class Forker:
         loop, backoff = asyncio.get_running_loop(), Backoff()
         while True:
             started_s = loop.time()
-            status = await self._run_one()
+            try:
+                status = await self._run_one()
+            except OSError as error:  # no room for a process or its files now
+                log.warning("the template cannot be started: %s", error)
+                status = -1
             reap_strays()
             if status is None:
                 continue
@@ -189,6 +204,7 @@ class Forker:
             self._control = self._process = None
             if process is not None:
                 await stop(process, _GRACE_S)
-                await end_waiting(process.pid)
+                await end_waiting(process.pid, self._handed)
+            self._handed.clear()
             async with self._one_at_a_time:  # whoever waits for an answer sees the end of the template first
                 ours.close()

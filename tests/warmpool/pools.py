@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.delivery.processes import ROOT
-from warmpool.adopted import COMM_PREFIX
+from warmpool.adopted import COMM_PREFIX, waiting_name
 from warmpool.forker import Forker
 from warmpool.pool import Pool
 from warmpool.slot import SlotConfig
@@ -57,6 +57,12 @@ def forked() -> list[int]:
     """Workers that this process has adopted and not yet seen end."""
     pids = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
     return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().startswith(COMM_PREFIX)]
+
+
+def waiting(pool: Pool) -> list[int]:
+    """The worker that the pool's template has forked and told nothing."""
+    template = pool.starter.forker.pid  # type: ignore[attr-defined]
+    return [pid for pid in forked() if Path(f"/proc/{pid}/comm").read_text().strip() == waiting_name(template)]
 
 
 async def until(condition: Callable[[], bool]) -> None:

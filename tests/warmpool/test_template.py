@@ -15,10 +15,9 @@ from bus.contracts import Tier
 from bus.errors import WorkerStartError
 from tests.delivery.processes import ROOT, alive
 from tests.runtime.engines.small_model import install, weight
-from tests.warmpool.pools import facts, forked, running, until
-from warmpool.adopted import reap_strays, waiting_name
+from tests.warmpool.pools import facts, forked, running, until, waiting
+from warmpool.adopted import reap_strays
 from warmpool.forker import Forker
-from warmpool.pool import Pool
 
 OWN = ("pid", "random", "numpy", "secret", "uuid", "temporary", "nuid")
 
@@ -38,12 +37,6 @@ async def test_the_template_of_real_workers_has_one_thread_and_no_socket_but_its
 def files_of(pid: int) -> list[str]:
     """What a process has open, by path or kind."""
     return sorted(os.readlink(path).split(":")[0] for path in Path(f"/proc/{pid}/fd").iterdir())
-
-
-def waiting(pool: Pool) -> list[int]:
-    """The worker that the pool's template has forked and told nothing."""
-    template = pool.starter.forker.pid  # type: ignore[attr-defined]
-    return [pid for pid in forked() if Path(f"/proc/{pid}/comm").read_text().strip() == waiting_name(template)]
 
 
 async def test_a_worker_is_there_before_it_is_asked_for(tmp_path: Path) -> None:
