@@ -187,7 +187,7 @@ class Governor:
         if self._scaler is not None:  # who has workers hears what is asked of them, and tells
             served |= {name for name in self._groups if self._scaler.served_elsewhere(name)}
         cold = {function for function, group in self._group_of.items() if group not in served}
-        if served or wanted:
+        if served or wanted or (self._scaler is not None and self._scaler.anybody_elsewhere):
             cold.discard(START_FUNCTION)  # any worker starts pipelines
         for function in await self._demand.listen_to(cold):
             self._on_gap(function)  # what was published before somebody listened

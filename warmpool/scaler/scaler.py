@@ -90,6 +90,11 @@ class Scaler:
         oldest_s = self._clock() - LEASE_TTL_S
         return [one for one in self._others.values() if one.renewed_s > oldest_s]
 
+    @property
+    def anybody_elsewhere(self) -> bool:
+        """Whether another host has any worker at all."""
+        return any(told.alive for one in self.others for told in one.groups.values())
+
     def served_elsewhere(self, group: str) -> bool:
         """Whether another host has workers for a group: it hears what is asked of it, and tells."""
         return any(one.groups[group].alive for one in self.others if group in one.groups)

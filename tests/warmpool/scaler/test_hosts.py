@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bus.contracts import Tier
 from bus.memory import MemoryBus
+from bus.subjects import START_FUNCTION
 from functions.warm import WarmSpec
 from tests.warmpool.pools import running, until
 from tests.warmpool.test_governor import World, hurried, spec
@@ -71,6 +72,21 @@ async def test_the_work_of_a_host_that_leaves_is_taken_over(tmp_path: Path) -> N
         await until(lambda: both.counts() == {"a": 1, "b": 0})
         await both.leave("a")
         await until(lambda: both.counts() == {"b": 1})
+
+
+async def test_a_pipeline_is_started_by_whoever_is_there_on_whichever_host(tmp_path: Path) -> None:
+    async with hosts(tmp_path, WarmSpec(), "x", "y") as both:
+        await both.worlds["x"].ask("x.work")  # of a group that only this host has
+        await until(lambda: both.counts("x")["x"] == 1)
+        for number in range(2):
+            await both.worlds["y"].ask("y.work", first=number)
+            await until(lambda: both.counts("y")["y"] == 1)  # so this host has heard of the other's worker since
+            await both.worlds["y"].answer("y.work")
+            await until(lambda: both.counts("y")["y"] == 0)
+            await both.worlds["y"].ask(START_FUNCTION, first=number)
+        await both.worlds["y"].ask("y.work", first=2)
+        await until(lambda: both.counts("y")["y"] == 1)
+        assert both.counts() == {"x": 0, "y": 0}  # of the group that starts pipelines where nobody is
 
 
 async def test_the_most_is_of_all_hosts_together(tmp_path: Path) -> None:
