@@ -21,6 +21,9 @@ DEFAULT_TENANT = "default"
 LONGEST_LABEL = 60
 """Characters of a tenant's label at most."""
 
+_LONGEST_PLAN = 128
+"""Characters of a plan's digest at most."""
+
 _TENANT, _PLAN, _STAGES = "ce-tenant", "ce-plan", "ce-stages"
 
 
@@ -73,7 +76,7 @@ def tenant_of(headers: Mapping[str, str]) -> str:
 def plan_of(headers: Mapping[str, str]) -> str:
     """Digest of the plan that it is a stage of; empty where nothing is told of it, or what cannot be a digest."""
     plan = headers.get(_PLAN, "")
-    return plan if plan.isascii() and plan.isalnum() else ""
+    return plan if plan.isascii() and plan.isalnum() and len(plan) <= _LONGEST_PLAN else ""
 
 
 def stages_of(headers: Mapping[str, str]) -> frozenset[str]:

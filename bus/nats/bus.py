@@ -16,7 +16,7 @@ from nats.js.errors import NotFoundError
 
 from bus.contracts import Lane
 from bus.errors import BusError, OmnibusError
-from bus.nats.connection import Client, NatsConfig, ask, connect, translated
+from bus.nats.connection import Client, NatsConfig, ask, checked, connect, translated
 from bus.nats.consumer import NatsConsumer
 from bus.nats.publisher import Publisher
 from bus.nats.settlement import Heartbeats
@@ -115,7 +115,7 @@ class NatsBus:
     async def broadcast(self, subject: str, data: bytes) -> None:
         """Send to whoever listens now, without waiting for anything."""
         with translated(f"broadcasting to {subject}"):
-            await self._connected.publish(subject, data)
+            await self._connected.publish(checked(subject), data)
 
     async def listen(
         self, subject: str, on_message: OnMessage, on_gap: Callable[[], None] | None = None
@@ -126,7 +126,9 @@ class NatsBus:
             on_message(message.subject, message.data, message.headers or {})
 
         with translated(f"listening to {subject}"):
-            subscription = NatsSubscription(self._connected, await self._connected.subscribe(subject, cb=received))
+            subscription = NatsSubscription(
+                self._connected, await self._connected.subscribe(checked(subject), cb=received)
+            )
         if on_gap is not None:
             self._gaps = [(one, told) for one, told in self._gaps if not one.closed]
             self._gaps.append((subscription, on_gap))

@@ -26,13 +26,21 @@ from nats.errors import (
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from bus.errors import BusError, BusUnavailableError, PayloadTooLargeError, StackConfigError, UnauthorizedError
+from bus.errors import (
+    BusError,
+    BusUnavailableError,
+    InvalidInputError,
+    PayloadTooLargeError,
+    StackConfigError,
+    UnauthorizedError,
+)
 
 log = logging.getLogger("omnibus.bus")
 
 _PATIENCE_S = (0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
 _NEXT_TRY_S = 0.1
 _TRANSIENT = 503
+_LONGEST_SUBJECT_NBYTES = 2_048
 WRONG_LAST_SEQUENCE = (10071, 10164)
 """Error codes of JetStream for a write that expected another last message on its subject."""
 
@@ -188,6 +196,22 @@ def _options(config: NatsConfig, told: _Told, on_reconnect: Callable[[], Awaitab
     }
 
 
+def checked(subject: str) -> str:
+    """The subject itself, when a server takes it: it closes the connection of who sends it a longer line.
+
+    Raises:
+        InvalidInputError: It is too long, because of a name in it.
+
+    Source: NATS documentation, server configuration, `max_control_line`, 4,096 bytes unless it is set.
+    """
+    if (nbytes := len(subject.encode(errors="replace"))) > _LONGEST_SUBJECT_NBYTES:
+        raise InvalidInputError(
+            f"a subject of {nbytes} bytes, {subject[:40]}…, is over the {_LONGEST_SUBJECT_NBYTES} that the bus takes; "
+            "use shorter names"
+        )
+    return subject
+
+
 async def ask(client: Client, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> Msg:
     """A request that survives a restart of the server: it is sent again until it is answered.
 
@@ -195,8 +219,10 @@ async def ask(client: Client, subject: str, data: bytes, headers: Mapping[str, s
     try meets its own first one as a conflict.
 
     Raises:
+        InvalidInputError: The subject is too long.
         BusUnavailableError: (retryable) not answered within about ten seconds.
     """
+    checked(subject)
     error: Exception | None = None
     for patience_s in _PATIENCE_S:
         try:

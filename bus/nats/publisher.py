@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nats.aio.msg import Msg
 
 from bus.errors import BusError, BusUnavailableError, OmnibusError, OverloadedError, PayloadTooLargeError
-from bus.nats.connection import WRONG_LAST_SEQUENCE, Client, NatsConfig, refused, translated
+from bus.nats.connection import WRONG_LAST_SEQUENCE, Client, NatsConfig, checked, refused, translated
 from bus.subjects import is_once
 
 _HEADER_ROOM = 256
@@ -51,6 +51,7 @@ class Publisher:
         """Store a message; False when the stream had this id before.
 
         Raises:
+            InvalidInputError: The subject is too long.
             PayloadTooLargeError: Larger than the server takes.
             OverloadedError: (retryable) the stream is full.
             BusUnavailableError: (retryable) not confirmed in time.
@@ -58,7 +59,7 @@ class Publisher:
         sent_headers = {"Nats-Msg-Id": message_id, **(headers or {})}
         if is_once(subject):
             sent_headers["Nats-Expected-Last-Subject-Sequence"] = "0"
-        self._check_size(subject, data, sent_headers)
+        self._check_size(checked(subject), data, sent_headers)
         number = str(next(self._numbers))
         waiting = _Unconfirmed(subject, data, sent_headers, asyncio.get_running_loop().create_future())
         self._unconfirmed[number] = waiting

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from bus.contracts.codec import decode, encode
-from bus.errors import PipelineInvalidError, UnknownPipelineError
+from bus.errors import ContractError, PipelineInvalidError, UnknownPipelineError
 from bus.ports import KeyValue
 from functions.flow.parse import parse_file
 from functions.flow.plan import Plan
@@ -77,11 +77,14 @@ class PlanCache:
         """The plan of a digest.
 
         Raises:
-            UnknownPipelineError: Nobody announced it, or it was forgotten.
+            UnknownPipelineError: Nobody announced it, it was forgotten, or another release has written it.
         """
         if digest not in self._plans:
             entry = await self._bucket.get(digest)
             if entry is None:
                 raise UnknownPipelineError(f"no plan {digest[:12]}… on the bus: its pipeline was never announced")
-            self._plans[digest] = decode(Plan, entry[0])
+            try:
+                self._plans[digest] = decode(Plan, entry[0])
+            except ContractError as error:
+                raise UnknownPipelineError(f"plan {digest[:12]}… on the bus cannot be read here: {error}") from error
         return self._plans[digest]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.errors import BusError, BusUnavailableError, OmnibusError, StackConfigError
+from bus.errors import BusError, BusUnavailableError, InvalidInputError, OmnibusError, StackConfigError
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig, connect
 from bus.nats.streams import request
@@ -54,3 +54,21 @@ async def test_a_password_in_the_url_is_never_shown(caplog: pytest.LogCaptureFix
         async with NatsBus(config):
             pass
     assert "hunter2" not in f"{config} {caught.value} {caught.value.details} {caplog.text}"
+
+
+async def test_a_name_that_is_too_long_for_the_bus_costs_nobody_the_connection(tmp_path: Path) -> None:
+    long = "a" * 5_000
+    with nats_server(tmp_path / "nats") as url:
+        async with NatsBus(NatsConfig(url=url)) as bus:
+            await bus.setup()
+            plans = await bus.bucket("plans")
+            for asking in (
+                plans.get(long),
+                plans.put(long, b"value"),
+                bus.publish(f"dlq.{long}", b"letter", message_id="1"),
+                bus.broadcast(f"token.{long}", b"token"),
+                bus.listen(f"result.{long}", lambda *message: None),
+            ):
+                with pytest.raises(InvalidInputError, match="over the 2048 that the bus takes"):
+                    await asking
+            assert await plans.put("a" * 900, b"value")
