@@ -112,6 +112,7 @@ class FunctionSet:
         self._bus, self._models, self._timings_s = bus, models, timings_s
         self._elsewhere, self._on_change, self._on_demand = elsewhere, on_change, on_demand
         self._tried: set[ServedFunction] = set()
+        self._leaving = False
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     @property
@@ -155,10 +156,14 @@ class FunctionSet:
         for one in failed:
             await self._answer(one)
 
+    def leave(self) -> None:
+        """Begin to take no function's messages from now on; those that are taken go on until their consumers end."""
+        self._leaving = True
+
     async def mend(self) -> None:
         """Try those again that failed, when models change and now and then, until all of them run."""
         pause_s, tried_s, changes = _FIRST_PAUSE_S, time.monotonic(), 0
-        while failed := self.failed:
+        while (failed := self.failed) and not self._leaving:
             await asyncio.sleep(_LOOK_EVERY_S)
             try:
                 if changes != self._models.changes or time.monotonic() - tried_s >= pause_s:
@@ -178,6 +183,8 @@ class FunctionSet:
         finally:
             for task in tasks:
                 task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
 
     async def _begin(self, one: ServedFunction) -> None:
         """Set a function up, and serve it."""
@@ -196,7 +203,7 @@ class FunctionSet:
                 if known:
                     log.info("function %r runs now", one.spec.name)
                 self._timings_s[one.spec.name] = time.monotonic() - started_s
-                one.consumer = one.consumer or await self._bus.serve(one.spec.name, one.spec.slots, one)
+                await self._serve(one)
             elif one.error.message != known:
                 log.error("function %r cannot run here: %s", one.spec.name, one.error.message)
         await self._on_change()
@@ -207,8 +214,14 @@ class FunctionSet:
         if better and one.consumer is not None:
             consumer, one.consumer = one.consumer, None
             await consumer.drain(_LOOK_EVERY_S)
-        elif not better and one.consumer is None:
+        elif not better:
+            await self._serve(one)
+
+    async def _serve(self, one: ServedFunction) -> None:
+        if one.consumer is None and not self._leaving:
             one.consumer = await self._bus.serve(one.spec.name, one.spec.slots, one)
+            if self._leaving:  # meanwhile
+                await one.consumer.stop_pulling()
 
     async def _by_need(self) -> tuple[list[ServedFunction], list[ServedFunction]]:
         """Those that somebody waits for, which is why a group that was cold is started, and then the others."""

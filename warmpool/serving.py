@@ -149,14 +149,20 @@ class Serving(Opened):
 
     async def stop_pulling(self) -> None:
         """Take nothing new; what runs goes on."""
+        self._leave()
         await asyncio.gather(*(consumer.stop_pulling() for consumer in self._consumers()))
 
     async def drain(self) -> None:
         """Take nothing new, and wait for what runs; what is not done within the grace period is handed back."""
+        self._leave()
         drained = asyncio.gather(*(consumer.drain(self._config.grace_s) for consumer in self._consumers()))
         await asyncio.sleep(0)  # the pulls are withdrawn before anybody is told that nothing new is taken
         await self._lease.tell(WorkerState.DRAINING)
         await drained
+
+    def _leave(self) -> None:
+        if self._functions is not None:
+            self._functions.leave()
 
     def load_counts(self) -> tuple[int, int]:
         """Messages that it has, and messages that it has settled."""

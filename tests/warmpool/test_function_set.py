@@ -85,6 +85,8 @@ class Worker:
         self.repository = Repository(root, catalog=Catalog(()))
         self.models = WorkerModels(self.repository, Residency(), self._announce)
         self.elsewhere: set[str] = set()
+        self.ended = asyncio.Event()
+        """Set when nothing is mended any more."""
         self.changes: list[tuple[str, ...]] = []
         self.timings_s: dict[str, float] = {}
         self.client = PipelineClient(bus, pipelines(specs))
@@ -134,6 +136,7 @@ async def working(root: Path, *specs: FunctionSpec, on_demand: bool = False) -> 
 @asynccontextmanager
 async def mending(worker: Worker) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(worker.models.watch()), asyncio.create_task(worker.functions.mend())]
+    tasks[1].add_done_callback(lambda _: worker.ended.set())
     try:
         yield
     finally:
@@ -205,6 +208,23 @@ async def test_what_another_worker_can_do_is_left_to_it_and_taken_when_that_is_g
             worker.elsewhere = {"test.late"}
             while len(worker.functions.consumers) > 1:
                 await asyncio.sleep(0.01)
+
+
+async def test_a_worker_that_leaves_takes_no_function_that_could_run_by_now(tmp_path: Path) -> None:
+    install(tmp_path, seed=1)
+    async with working(tmp_path, HERE, LATE) as worker:
+        worker.elsewhere = {"test.late"}
+        await worker.functions.load()
+        async with mending(worker):
+            worker.repository.alias("late", "tiny@1")
+            worker.functions.leave()
+            worker.elsewhere = set()
+            while not worker.models.changes:  # it has looked, and would have begun to mend
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(30):
+                await worker.ended.wait()
+        assert worker.functions.ready == ("test.here",)
+        assert len(worker.functions.consumers) == 1
 
 
 async def test_a_setup_that_breaks_is_a_function_that_cannot_run(tmp_path: Path) -> None:
