@@ -21,7 +21,7 @@ from bus.nats.consumer import NatsConsumer
 from bus.nats.publisher import Publisher
 from bus.nats.settlement import Heartbeats
 from bus.nats.state import NatsKeyValue, NatsSubscription
-from bus.nats.streams import ensure_bucket, ensure_function, ensure_log, request
+from bus.nats.streams import ensure_bucket, ensure_function, ensure_log, have_functions, request
 from bus.ports import OnDelivery, OnMessage
 from bus.subjects import BUCKETS, LOGS, LogConfig, function_stream, matches
 
@@ -137,6 +137,10 @@ class NatsBus:
     async def ensure_function(self, function: str) -> None:
         """Make the stream and the lanes of a function exist."""
         await ensure_function(self._connected, self._config, function)
+
+    async def has_functions(self, functions: Iterable[str]) -> bool:
+        """Whether the streams and lanes of all of them exist, as far as one call tells."""
+        return await have_functions(self._connected, functions)
 
     async def serve(
         self, function: str, slots: int, on_delivery: OnDelivery, *, lanes: Iterable[Lane] = tuple(Lane)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from nats.js.errors import NotFoundError
@@ -56,36 +57,51 @@ async def ensure_function(client: Client, config: NatsConfig, function: str) -> 
 
     Dead letters are decided by the invoker, which knows why; so the server never stops delivering.
     """
+    stream, *lanes = function_settings(config, function)
     name = function_stream(function)
-    await _ensure_stream(
-        client,
-        name,
-        {
-            "subjects": [work(function, lane) for lane in Lane],
-            "retention": "workqueue",
-            "storage": "file",
-            "discard": "new",
-            "max_msgs": _MAX_MESSAGES,
-            "duplicate_window": DUPLICATE_WINDOW_S * _SECOND_NS,
-            "num_replicas": config.replicas,
-        },
-    )
-    await asyncio.gather(*(_ensure_lane(client, config, function, lane) for lane in Lane))
+    await _ensure_stream(client, name, stream)
+    consumers = ({"stream_name": name, "config": lane} for lane in lanes)
+    await asyncio.gather(*(_ensure_consumer(client, consumer) for consumer in consumers))
 
 
-async def _ensure_lane(client: Client, config: NatsConfig, function: str, lane: Lane) -> None:
-    name, subject = function_stream(function), work(function, lane)
-    consumer = {
-        "durable_name": lane.value,
-        "filter_subject": subject,
-        "ack_policy": "explicit",
-        "ack_wait": int(config.ack_wait_s * _SECOND_NS),
-        "max_deliver": -1,
-        "max_ack_pending": 10_000,
-        "max_waiting": 2_048,
+def function_settings(config: NatsConfig, function: str) -> list[dict[str, Any]]:
+    """How the stream of a function is made, and then each of its lanes."""
+    stream = {
+        "subjects": [work(function, lane) for lane in Lane],
+        "retention": "workqueue",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs": _MAX_MESSAGES,
+        "duplicate_window": DUPLICATE_WINDOW_S * _SECOND_NS,
+        "num_replicas": config.replicas,
     }
-    body = {"stream_name": name, "config": consumer}
-    await request(client, f"CONSUMER.CREATE.{name}.{lane.value}.{subject}", body)
+    lanes = [
+        {
+            "durable_name": lane.value,
+            "filter_subject": work(function, lane),
+            "ack_policy": "explicit",
+            "ack_wait": int(config.ack_wait_s * _SECOND_NS),
+            "max_deliver": -1,
+            "max_ack_pending": 10_000,
+            "max_waiting": 2_048,
+        }
+        for lane in Lane
+    ]
+    return [stream, *lanes]
+
+
+async def _ensure_consumer(client: Client, body: dict[str, Any]) -> None:
+    lane = body["config"]
+    await request(
+        client, f"CONSUMER.CREATE.{body['stream_name']}.{lane['durable_name']}.{lane['filter_subject']}", body
+    )
+
+
+async def have_functions(client: Client, functions: Iterable[str]) -> bool:
+    """Whether all of them have their streams and lanes; one call, whose answer has the first 256 streams."""
+    answer = await request(client, "STREAM.LIST", {"subject": "fn.>"})
+    lanes = {one["config"]["name"]: one["state"]["consumer_count"] for one in answer["streams"] or ()}
+    return all(lanes.get(function_stream(function), 0) >= len(Lane) for function in functions)
 
 
 async def ensure_log(client: Client, config: NatsConfig, log: LogConfig) -> None:
