@@ -56,10 +56,10 @@ class WorkerModels:
 
     @property
     def resident(self) -> dict[str, int]:
-        """Bytes of the models in memory now, by what they are made of."""
+        """Bytes that the models in memory now take, runs included, by what they are made of; else by their function."""
         nbytes: dict[str, int] = {}
         for one in self._residency.residents():
-            key = "+".join(one.refs)
+            key = "+".join(one.refs) or one.name
             nbytes[key] = nbytes.get(key, 0) + one.nbytes  # of two functions that share it the first one has it all
         return nbytes
 

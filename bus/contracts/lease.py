@@ -86,5 +86,6 @@ class Lease(Contract):
     )
     resident: dict[str, int] = Field(
         default_factory=dict,
-        description="Bytes of the models in its memory now, by what they are made of: `id@version`, joined by `+`.",
+        description="Bytes that the models in its memory now take, runs included, by what they are made of: "
+        "`id@version`, joined by `+`; by its function what is made of none.",
     )

@@ -54,7 +54,8 @@ def report(leases: Iterable[Lease], now_s: float) -> Iterator[str]:
             if status.error is not None:
                 yield from wrap(
                     f"{name} cannot run [{status.error.code}]: {status.error.message}",
-                    _WIDTH, initial_indent="  ! ", subsequent_indent="    ", break_long_words=False,
+                    _WIDTH, initial_indent="  ! ", subsequent_indent="    ",
+                    break_long_words=False, break_on_hyphens=False,
                 )  # fmt: skip
 
 
@@ -91,7 +92,10 @@ def _listed(what: str, names: Iterable[str]) -> Iterator[str]:
     text = ", ".join(names)
     if text:
         indent = " " * 13
-        yield from wrap(text, _WIDTH, initial_indent=f"  {what:<11}", subsequent_indent=indent, break_long_words=False)
+        yield from wrap(
+            text, _WIDTH, initial_indent=f"  {what:<11}", subsequent_indent=indent,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
 
 
 def _encoded(cache: dict[str, int]) -> str:

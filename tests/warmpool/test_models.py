@@ -106,6 +106,17 @@ async def test_models_are_loaded_announced_and_measured(tmp_path: Path) -> None:
     assert remembered == deployment.repository.resolve("tiny").memory_nbytes
 
 
+async def test_what_is_in_memory_is_listed_by_what_it_is_made_of_or_by_its_function(tmp_path: Path) -> None:
+    install(tmp_path, version="1", seed=1)
+    deployment = Deployment(tmp_path)
+    await deployment.models.add(spec("test.first"))
+    await deployment.models.add(spec("test.second"))
+    await deployment.models.add(replace(spec("test.plain"), models=(), setup=lambda repository: object()))
+    assert deployment.models.resident.keys() == {"tiny@1", "test.plain"}
+    total = sum(one.nbytes for one in deployment.residency.residents())
+    assert sum(deployment.models.resident.values()) == total
+
+
 async def test_a_model_that_is_not_installed_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
         await Deployment(tmp_path).models.add(spec("test.large", "large"))

@@ -23,7 +23,10 @@ def test_every_worker_has_a_row_and_what_it_serves_below_it() -> None:
         "encode-0a1b2c", "image.embed", "image.encode", "image.ocr", "text.embed", "tokens.encode", "tokens.more",
         tier=Tier.HOT, slots=44, busy=3, served=12_345, unique_nbytes=181_400_000, models=("label-space",),
         encoder_cache={"hits": 7, "misses": 3},
-        resident={"all-minilm-l6-v2@1": 23_000_000, "label-space@2024-05-01+efficientnet-lite0@1": 42_000_000},
+        resident={
+            "all-minilm-l6-v2@1": 23_000_000, "label-space@2024-05-01+efficientnet-lite0@1": 42_000_000,
+            "a-name-that-would-be-parted-at-its-end@1": 1_000_000,
+        },
     )  # fmt: skip
     speech = lease(
         "speech-9f8e7d", "audio.transcribe", slots=4, tier=Tier.LOADED,
@@ -32,6 +35,7 @@ def test_every_worker_has_a_row_and_what_it_serves_below_it() -> None:
     leaving = lease("media-112233", "media.fetch", state=WorkerState.DRAINING, slots=16, busy=1)
     lines = list(report([encode, speech, leaving], NOW_S))
     assert max(len(line) for line in lines) <= 120
+    assert not any(line.endswith("-") for line in lines)  # a name is not parted
     rows = {line.split()[0]: line.split() for line in lines if not line.startswith(" ")}
     assert rows["encode-0a1b2c"][1:] == ["READY", "hot", "3725", "3/44", "12345", "7/10", "181"]
     assert rows["speech-9f8e7d"][1:4] == ["DEGRADED", "loaded", "3725"]
@@ -41,7 +45,7 @@ def test_every_worker_has_a_row_and_what_it_serves_below_it() -> None:
         assert lines[1].index(cell) == title.index(name)
     assert lines[1].index("181") + 3 == title.index("UNIQUE MB") + len("UNIQUE MB")
     text = " ".join(" ".join(lines).split())
-    assert "models label-space@2024-05-01+efficientnet-lite0@1 42 MB, all-minilm-l6-v2@1 23 MB" in text
+    assert "models label-space@2024-05-01+efficientnet-lite0@1 42 MB, all-minilm-l6-v2@1 23 MB, a-name" in text
     assert "functions image.embed, image.encode, image.ocr, text.embed, tokens.encode, tokens.more" in text
     assert "! speak cannot run [model_not_found]: no model 'kokoro-82m' is installed" in text
 
