@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any
+from weakref import ref
 
 import onnxruntime
 from numpy.typing import NDArray
@@ -99,8 +100,8 @@ class OnnxSession:
         self.inputs = {port.name: port for port in map(self._port, self._session.get_inputs())}
         self.outputs = {port.name: port for port in map(self._port, self._session.get_outputs())}
         self._check_ports()
-        self._packing = Once(self._pack, name="omnibus-pack") if quick else None
         self._hurry = Event()
+        self._packing = Once(_pack_later(self), name="omnibus-pack") if quick else None
         if self._packing is not None:
             unasked = Timer(_PACK_UNASKED_S, self._packing.start)
             unasked.daemon = True  # no reason to wait for it at the end
@@ -187,7 +188,6 @@ class OnnxSession:
 
     def _pack(self) -> None:
         """Replace the session that opened quickly by one whose weights are in the kernels' layout."""
-        self._hurry.wait(_PACK_AFTER_S)
         try:
             self._session = self._opening.open()  # runs that have begun end on the one that they began with
         except EngineError as error:
@@ -214,6 +214,19 @@ class OnnxSession:
             manifest = self._identity.manifest
             ports = {**self.inputs, **self.outputs}
             check_declared(manifest.ref, manifest.parameters.get(PORTS, {}).get(self._path.name, {}), ports)
+
+
+def _pack_later(session: OnnxSession) -> Callable[[], None]:
+    """Has a session packed if it is still there then: who waits for it must not keep one that was closed."""
+    known, hurry = ref(session), session._hurry
+
+    def pack() -> None:
+        hurry.wait(_PACK_AFTER_S)
+        found = known()
+        if found is not None:
+            found._pack()
+
+    return pack
 
 
 def _with_manifest(config: ProviderConfig | None, identity: Identity | None) -> ProviderConfig:

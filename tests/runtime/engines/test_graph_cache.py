@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -71,37 +69,6 @@ def test_the_first_session_saves_the_graph_and_the_second_maps_it(tmp_path: Path
     assert str(entry) in mapped
     np.testing.assert_allclose(session.run({"x": X})[0], X @ weight(), rtol=1e-4, atol=1e-5)
     assert (entry / "model.data").stat().st_mtime_ns == before.st_mtime_ns
-
-
-def test_a_session_that_opens_quickly_is_right_before_and_after_it_has_settled(tmp_path: Path) -> None:
-    path = install(tmp_path)
-    session = OnnxSession(path, threads=1, quick=True)
-    before = session.run({"x": X})[0]
-    session.settle()
-    after = session.run({"x": X})[0]
-    for found in (before, after):
-        np.testing.assert_allclose(found, X @ weight(), rtol=1e-4, atol=1e-5)
-
-
-def test_runs_go_on_while_a_quick_session_settles(tmp_path: Path) -> None:
-    path = install(tmp_path, width=1024)
-    x = np.ones((2, 1024), np.float32)
-    session = OnnxSession(path, threads=1, quick=True)
-    settled = Thread(target=session.settle)
-    for _ in range(2):
-        np.testing.assert_allclose(session.run({"x": x})[0], x @ weight(1024), rtol=1e-3, atol=1e-3)
-    settled.start()
-    while settled.is_alive():
-        np.testing.assert_allclose(session.run({"x": x})[0], x @ weight(1024), rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(session.run({"x": x})[0], x @ weight(1024), rtol=1e-3, atol=1e-3)
-
-
-def test_a_loose_file_opened_quickly_is_just_opened(tmp_path: Path) -> None:
-    path = install(tmp_path)
-    (path.parent / "manifest.json").unlink()
-    session = OnnxSession(path, threads=1, quick=True)
-    session.settle()
-    np.testing.assert_allclose(session.run({"x": X})[0], X @ weight(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_loose_file_is_opened_as_it_is(tmp_path: Path) -> None:
@@ -300,13 +267,3 @@ def test_a_manifest_of_other_files_vouches_for_nothing(tmp_path: Path) -> None:
     loose.write_bytes(path.read_bytes())
     assert identify(loose) is None
     assert identify(path) is not None
-
-
-def test_a_quick_session_that_nobody_runs_is_at_its_full_speed_soon(tmp_path: Path) -> None:
-    session = OnnxSession(install(tmp_path), threads=1, quick=True)
-    opened = session._session
-    ends_s = time.monotonic() + 30
-    while session._session is opened:
-        assert time.monotonic() < ends_s
-        time.sleep(0.01)
-    np.testing.assert_allclose(session.run({"x": X})[0], X @ weight(), rtol=1e-4, atol=1e-5)
