@@ -10,7 +10,7 @@ MODELS_VARIABLE = "OMNIBUS_MODELS"
 ALIASES = "aliases.json"
 """File inside the models folder with the names that the deployer gave."""
 
-MEMORY = ".memory.json"
+MEMORY = ".measured.json"
 """File inside the models folder with what models were found to take."""
 
 REMOVED = ".removed"

@@ -22,7 +22,8 @@ def test_an_empty_file_is_no_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"a: [1, 2\nb: 3\n", "line 2"), (b"a: !!python/object:os.system {}\n", "tag"), (b"\xff", "utf-8")]
+    ("content", "said"),
+    [(b"a: [1, 2\nb: 3\n", "line 2"), (b"a: !!python/object:os.system {}\n", "tag"), (b"\xff", "utf-8")],
 )
 def test_what_is_no_yaml_is_refused_with_the_place(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "bad.yaml"
