@@ -28,6 +28,8 @@ def read_manifest(folder: Path) -> ModelManifest | None:
         return ModelManifest.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise ModelCorruptError(f"{path} cannot be read: {error.strerror}; give this user the right to") from error
     except ValidationError as error:
         raise ModelCorruptError(f"{path} is not a model manifest: {error}; remove the folder and pull again") from error
 

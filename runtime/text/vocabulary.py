@@ -18,7 +18,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
     try:
         return _ahead.pop(_key(path), None) or Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare exceptions
-        raise ModelCorruptError(f"the tokenizer {path} cannot be read: {error}", file=str(path)) from error
+        raise _unreadable(path, error) from error
 
 
 def read_ahead(path: Path) -> None:
@@ -27,7 +27,11 @@ def read_ahead(path: Path) -> None:
     Raises:
         ModelCorruptError: Missing or damaged.
     """
-    _ahead[_key(path)] = read_tokenizer(path)
+    try:
+        key = _key(path)  # of before: a file that replaces it meanwhile must not pass for the one that was read
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    _ahead[key] = read_tokenizer(path)
 
 
 _Key = tuple[Path, int, int, int]
@@ -38,3 +42,7 @@ _ahead: dict[_Key, Tokenizer] = {}
 def _key(path: Path) -> _Key:
     found = path.stat()
     return path, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _unreadable(path: Path, error: Exception) -> ModelCorruptError:
+    return ModelCorruptError(f"the tokenizer {path} cannot be read: {error}", file=str(path))

@@ -60,8 +60,13 @@ def test_a_file_that_was_cut_short_is_refused_when_it_is_asked_for(index: IndexS
 def test_a_broken_manifest_is_named(index: IndexServer, tmp_path: Path) -> None:
     models = repository(tmp_path)
     models.pull("tiny")
-    (tmp_path / "models" / "tiny" / "1" / "manifest.json").write_text("{")
-    with pytest.raises(ModelCorruptError, match=r"manifest\.json"):
+    manifest = tmp_path / "models" / "tiny" / "1" / "manifest.json"
+    manifest.write_text("{")
+    with pytest.raises(ModelCorruptError, match=r"manifest\.json is not"):
+        models.resolve("tiny")
+    manifest.unlink()
+    manifest.mkdir()
+    with pytest.raises(ModelCorruptError, match=r"manifest\.json cannot be read"):
         models.resolve("tiny")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,24 @@ def test_a_file_that_was_changed_is_read_as_it_is_now(tmp_path: Path) -> None:
     assert read_tokenizer(path).encode("owl").ids == [3]
 
 
+def test_a_file_that_is_replaced_while_it_is_read_ahead_is_read_as_it_is_then(tmp_path: Path) -> None:
+    path, old, new = tmp_path / "tokenizer.json", tmp_path / "old.json", tmp_path / "new.json"
+    write(old, *WORDS)
+    write(new, *reversed(WORDS))
+    os.mkfifo(path)  # whoever opens it waits for us
+
+    # Another process, since the library keeps the interpreter to itself while it reads.
+    script = "exec 3> tokenizer.json; mv new.json tokenizer.json; cat old.json >&3"
+    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path):
+        read_ahead(path)
+    assert read_tokenizer(path).encode("lemur cat tiger").ids == [0, 1, 2]
+
+
 def test_one_that_is_missing_or_damaged_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ModelCorruptError, match=r"nowhere\.json"):
         read_tokenizer(tmp_path / "nowhere.json")
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(ModelCorruptError, match=r"bad\.json"):
         read_ahead(tmp_path / "bad.json")
+    with pytest.raises(ModelCorruptError, match=r"nowhere\.json"):
+        read_ahead(tmp_path / "nowhere.json")
