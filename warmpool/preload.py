@@ -11,6 +11,7 @@ from pathlib import Path
 from bus.errors import OmnibusError, PipelineInvalidError
 from functions.flow.catalog import BUILT_IN, Pipelines
 from functions.registry import load_functions
+from runtime.engines.heap import give_back
 from runtime.engines.providers import installed
 from runtime.repository import Repository
 from runtime.text.vocabulary import read_ahead
@@ -21,7 +22,7 @@ MODULES = (
     *("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL.ImageOps", "PIL.ImageSequence", "PIL.ImageChops"),
     *("av", "av.subtitles.stream", "wave"),
     *("tokenizers", "llguidance", "jinja2.ext", "jinja2.sandbox", "gruut", "gruut_lang_en"),
-    "babel.dates",
+    *("babel.dates", "httpx"),
 )
 """Of others; measured by what workers were seen to import after they had been forked."""
 
@@ -59,6 +60,7 @@ def preload(
     for spec in functions:
         spec.digest  # noqa: B018 - of its schemas, which take some milliseconds to write down
     _read_vocabularies(Repository(models), {name for spec in functions for name in spec.models})
+    give_back()  # what reading took, every fork would have
     chosen = installed()[0] if device == "auto" else device
     # A process that has forked cannot use what its parent has begun with a GPU.
     return {"unsafe": "" if chosen == "cpu" else f"models run on {chosen}, whose context cannot be forked"}

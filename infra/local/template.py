@@ -18,7 +18,6 @@ from bus.errors import OmnibusError
 from infra.cli.connect import log_to_stderr, run
 from infra.local.worker_config import worker_config
 from infra.settings import Settings, load_settings
-from runtime.engines.heap import give_back
 from warmpool.preload import preload
 from warmpool.protocol import Channel
 from warmpool.record import FlightRecord
@@ -34,11 +33,7 @@ def main(control: int) -> None:
         return serve_forked(settings, str(request["group"]), channel, descriptors)
 
     def imports() -> Mapping[str, str]:
-        import httpx  # noqa: F401 - workers that fetch media import it when they do
-
-        told = preload(settings.modules, settings.device, settings.pipeline_folders, settings.models)
-        give_back()  # what reading vocabularies took, every fork would have
-        return told
+        return preload(settings.modules, settings.device, settings.pipeline_folders, settings.models)
 
     serve_template(socket.socket(fileno=control), imports, become)
 
