@@ -36,6 +36,7 @@ def download(
     *,
     client: httpx.Client,
     sha256: str | None = None,
+    nbytes: int | None = None,
     headers: Mapping[str, str] | None = None,
     config: TransferConfig | None = None,
     on_bytes: OnBytes = silent,
@@ -47,14 +48,14 @@ def download(
 
     Raises:
         ModelSourceError: (retryable unless the server refused) the source does not answer.
-        ModelCorruptError: The bytes do not match the digest, twice.
+        ModelCorruptError: The bytes do not match the digest, twice, or there are not `nbytes` of them.
         EngineError: It cannot be written; what was read of it is removed where there is no room for it.
     """
     config = config or TransferConfig()
     part = PartFile(target, config.part_nbytes)
     transfer = Transfer(
         url, part, client, name=target.name, config=config, headers=dict(headers or {}),
-        checked=sha256 is not None, on_bytes=on_bytes,
+        checked=sha256 is not None, nbytes=nbytes, on_bytes=on_bytes,
     )  # fmt: skip
     try:
         with exclusive(target.with_name(f".{target.name}.lock")), part:

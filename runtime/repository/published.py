@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from bus.contracts import ModelManifest
+from bus.contracts import ModelFile, ModelManifest
 from bus.errors import EngineError, InvalidInputError, ModelCorruptError, ModelNotFoundError, ObjectMissingError
 from runtime.repository.download import download
 from runtime.repository.location import INCOMING
@@ -167,7 +167,7 @@ def _bring(repository: Repository, manifest: ModelManifest, store: ModelShelf, p
     try:
         _check_room(manifest, folder)
         for file in manifest.files:
-            _download(repository, manifest, file.path, file.sha256, folder, store, progress)
+            _download(repository, manifest, file, folder, store, progress)
     except EngineError as error:
         # Without room for all of it, none is taken by what was fetched of it either.
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
@@ -184,21 +184,21 @@ def _bring(repository: Repository, manifest: ModelManifest, store: ModelShelf, p
 def _download(
     repository: Repository,
     manifest: ModelManifest,
-    path: str,
-    sha256: str,
+    file: ModelFile,
     folder: Path,
     store: ModelShelf,
     progress: Progress,
 ) -> None:
     def on_bytes(name: str, done: int, total: int | None) -> None:
-        progress(Step(manifest.id, "download", path, done, total))
+        progress(Step(manifest.id, "download", file.path, done, total))
 
     with http_client(of_system=True) as client:
         download(
-            store.signed_url(f"{manifest.id}/{manifest.version}/{path}"),
-            folder / path,
+            store.signed_url(f"{manifest.id}/{manifest.version}/{file.path}"),
+            folder / file.path,
             client=client,
-            sha256=sha256,
+            sha256=file.sha256,
+            nbytes=file.nbytes,
             config=repository.transfer,
             on_bytes=on_bytes,
         )

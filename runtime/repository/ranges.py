@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from bus.errors import InvalidInputError
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})", re.ASCII)
+_LENGTH = re.compile(r"\d{1,15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Identity:
     def of(cls, headers: Mapping[str, str], start: int) -> Self | None:
         """What a partial answer says; None: it does not tell the length, or is of another place than was asked for."""
         found = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-        if found is None or int(found[1]) != start:
+        if found is None or int(found[1]) != start or int(found[3]) <= start:
             return None
         return cls(int(found[3]), headers.get("ETag"), headers.get("Last-Modified"))
 
@@ -80,3 +81,9 @@ class Identity:
     def condition(self) -> str | None:
         """What `If-Range` is to say; None: nothing that a server may compare by."""
         return self.etag if self.etag is not None and not self.etag.startswith("W/") else self.modified
+
+
+def length_of(headers: Mapping[str, str]) -> int | None:
+    """Bytes of a whole answer, as it says; None: it does not, or of more than any file has."""
+    told = headers.get("Content-Length", "")
+    return int(told) if _LENGTH.fullmatch(told) else None

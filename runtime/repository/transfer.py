@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,10 +10,10 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bus.errors import ModelSourceError
+from bus.errors import ModelCorruptError, ModelSourceError
 from runtime.repository.partfile import PartFile, Piece
 from runtime.repository.progress import OnBytes
-from runtime.repository.ranges import Identity, TransferConfig
+from runtime.repository.ranges import Identity, TransferConfig, length_of
 
 if TYPE_CHECKING:
     import httpx
@@ -21,6 +22,7 @@ _FINAL = frozenset({400, 401, 403, 404, 410, 451})
 _CHANGES = 2
 """How often a file may change while it is read before it is read in one stream, which is always of one file."""
 _LONGEST_WAIT_S = 30.0
+_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def shown(url: str) -> str:
@@ -40,6 +42,7 @@ class Transfer:
         config: Sizes and patience.
         headers: Sent with every request.
         checked: Whether somebody knows the digest of the file, so that parts of two files cannot pass for one.
+        nbytes: Length of the file, where somebody knows it: nothing is written of one that says another.
         on_bytes: Told about bytes as they come, from any thread, one after the other.
     """
 
@@ -53,10 +56,11 @@ class Transfer:
         config: TransferConfig,
         headers: Mapping[str, str],
         checked: bool,
+        nbytes: int | None,
         on_bytes: OnBytes,
     ) -> None:
         self._url, self._part, self._client, self._name = url, part, client, name
-        self._config, self._checked, self._on_bytes = config, checked, on_bytes
+        self._config, self._checked, self._nbytes, self._on_bytes = config, checked, nbytes, on_bytes
         # A range counts the bytes that are sent, so they are asked for as they are.
         self._headers = {**headers, "Accept-Encoding": "identity"}
         self._lock = Lock()
@@ -68,6 +72,7 @@ class Transfer:
 
         Raises:
             ModelSourceError: (retryable unless the server refused) the server does not send it.
+            ModelCorruptError: What it has is of another length.
             OSError: It cannot be written.
         """
         for _ in range(_CHANGES):
@@ -179,6 +184,8 @@ class Transfer:
         if response.status_code != 206:
             self._begin_whole(response, piece)
             return True
+        if piece.whole:  # which nobody has asked for in parts
+            return False
         found = Identity.of(response.headers, piece.position)
         if self._identity is not None and found != self._identity:
             raise _ChangedError
@@ -190,6 +197,7 @@ class Transfer:
         return True
 
     def _begin(self, identity: Identity, piece: Piece) -> None:
+        self._check_length(identity.total)
         first, *others = self._part.begin(identity)
         piece.end = first.end
         self._identity, self._total = identity, identity.total
@@ -197,18 +205,27 @@ class Transfer:
         self._hire(len(others))
 
     def _begin_whole(self, response: httpx.Response, piece: Piece) -> None:
-        length = response.headers.get("Content-Length")
-        self._total = int(length) if length else None
+        told = length_of(response.headers)
+        if told is not None:
+            self._check_length(told)
+        self._total = self._nbytes if told is None else told
         self._part.begin_whole(self._total)
         self._done = 0
         piece.whole, piece.end = True, self._total
         piece.rewind()
         piece.complete = self._total == 0
 
+    def _check_length(self, told: int) -> None:
+        if self._nbytes not in (None, told):
+            raise ModelCorruptError(
+                f"{shown(self._url)} has {told} bytes, expected {self._nbytes}; the source changed or is damaged",
+                url=shown(self._url),
+            )
+
     def _receive(self, chunks: Iterable[bytes], piece: Piece) -> None:
         # As they come: a larger chunk would be lost with the connection.
         for chunk in chunks:
-            if self._stop.is_set():
+            if self._stop.is_set() or piece.complete:  # a server may go on for ever
                 return
             fitting = piece.fit(chunk)
             self._part.write(piece, fitting)
@@ -234,7 +251,7 @@ class _ChangedError(Exception):
 def _told(failure: Exception | None) -> str:
     """What went wrong, without the URL, whose query may be a signature."""
     if failure is None:
-        return "the answers are empty"
+        return "no answer was of what was asked for"
     response = getattr(failure, "response", None)
     return str(failure) or type(failure).__name__ if response is None else f"HTTP {response.status_code}"
 
@@ -243,4 +260,4 @@ def _wait_s(failure: Exception | None, backoff_s: float) -> float:
     """How long to wait before the next request: what the server asks for, within reason."""
     response = getattr(failure, "response", None)
     asked = "" if response is None else response.headers.get("Retry-After", "")
-    return min(_LONGEST_WAIT_S, max(backoff_s, float(asked))) if asked.isdigit() else backoff_s
+    return min(_LONGEST_WAIT_S, max(backoff_s, float(asked))) if _SECONDS.fullmatch(asked) else backoff_s
