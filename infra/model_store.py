@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bus.contracts import ModelManifest
-from bus.errors import ModelNotFoundError
+from bus.errors import ModelCorruptError, ModelNotFoundError, ModelSourceError
 from bus.store.location import open_bucket
 from functions.registry import load_functions
 from infra.settings import Settings
@@ -94,7 +94,7 @@ def pull_models(
 def bring_models(settings: Settings, groups: tuple[str, ...] = ()) -> None:
     """Fetch what functions need, or is pinned, and this machine does not have, out of the store of the settings.
 
-    What the store does not have either is left to whoever needs it: its function says so when it starts.
+    What the store does not have either, or not whole, is left to whoever needs it: its function says so when it starts.
 
     Args:
         settings: Where no store is named, nothing happens.
@@ -116,8 +116,12 @@ def bring_models(settings: Settings, groups: tuple[str, ...] = ()) -> None:
             try:
                 log.info("%s is fetched from %s", name, urlsplit(settings.models_from)._replace(query="").geturl())
                 log.info("%s is ready", fetch(repository, name, store).ref)
-            except ModelNotFoundError as error:
+            except (ModelNotFoundError, ModelCorruptError) as error:
                 log.warning("%s", error.message)
+            except ModelSourceError as error:
+                if error.retryable:
+                    raise
+                log.warning("%s is not whole in the store: %s", name, error.message)
 
 
 def _is_here(repository: Repository, name: str) -> bool:

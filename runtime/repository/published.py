@@ -6,6 +6,7 @@ so what has one is whole.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -18,11 +19,13 @@ from bus.errors import EngineError, InvalidInputError, ModelCorruptError, ModelN
 from runtime.repository.download import download
 from runtime.repository.location import INCOMING
 from runtime.repository.manifest_file import complete
-from runtime.repository.partfile import FULL
+from runtime.repository.partfile import FULL, PENDING
 from runtime.repository.progress import Progress, Step, silent
 from runtime.repository.pull import MANIFEST, publish_folder
 from runtime.repository.repository import Repository, is_id, natural
 from runtime.repository.sources import http_client
+
+log = logging.getLogger("omnibus.models")
 
 
 class ModelShelf(Protocol):
@@ -47,9 +50,12 @@ class ModelStore(ModelShelf, Protocol):
     def put_file(self, key: str, path: Path) -> None:
         """Store a file."""
 
+    def nbytes(self, key: str) -> int | None:
+        """Size of the object; None: there is none."""
+
 
 def publish(repository: Repository, name: str, store: ModelStore, progress: Progress = silent) -> ModelManifest:
-    """Put an installed model into a store; what is there already is left alone.
+    """Put an installed model into a store; what is there already is left alone, and what is missing of it is put back.
 
     Args:
         repository: Has the model.
@@ -77,11 +83,12 @@ def publish(repository: Repository, name: str, store: ModelStore, progress: Prog
             "again under another id, or remove that one from the store",
             model=manifest.ref,
         )
-    if known is None:
-        for file in manifest.files:
+    for file in manifest.files:
+        if known is None or store.nbytes(f"{place}/{file.path}") != file.nbytes:
             progress(Step(manifest.id, "upload", file.path, 0, file.nbytes))
             store.put_file(f"{place}/{file.path}", repository.file(manifest, file.path))
             progress(Step(manifest.id, "upload", file.path, file.nbytes, file.nbytes))
+    if known is None:
         store.put(f"{place}/{MANIFEST}", manifest.model_dump_json(indent=2).encode())
     progress(Step(manifest.id, "ready"))
     return manifest
@@ -122,7 +129,11 @@ def _find(repository: Repository, name: str, store: ModelShelf) -> ModelManifest
         if (manifest := _read(store, wanted, one)) is not None:
             return manifest
     for model, found in sorted(_versions(store), key=lambda each: natural(each[1]), reverse=True):
-        manifest = _read(store, model, found)
+        try:
+            manifest = _read(store, model, found)
+        except (ModelCorruptError, InvalidInputError) as error:  # of a model that nobody has asked for
+            log.warning("passed over: %s", error)
+            continue
         if manifest is not None and name in manifest.aliases:
             return manifest
     known = ", ".join(sorted({model for model, _ in _versions(store)})) or "none"
@@ -147,14 +158,26 @@ def _read(store: ModelShelf, model: str, version: str) -> ModelManifest | None:
     except ValidationError as error:
         raise ModelCorruptError(f"the store's {model}@{version} has no manifest that can be read: {error}") from error
     # What a store says is used as names of folders and files here.
-    paths = [PurePosixPath(file.path) for file in manifest.files]
     if (
-        not is_id(model)
+        not (is_id(model) and is_id(version))
         or (manifest.id, manifest.version) != (model, version)
-        or any(path.is_absolute() or ".." in path.parts or path.name in ("", MANIFEST) for path in paths)
+        or len({file.path for file in manifest.files}) < len(manifest.files)
+        or not all(_is_inside(file.path) for file in manifest.files)
     ):
         raise ModelCorruptError(f"the store's {model}@{version} is of another model, or has files outside its folder")
     return manifest
+
+
+def _is_inside(path: str) -> bool:
+    """Whether it is a file of a model's folder, and none that a download makes there for itself."""
+    place = PurePosixPath(path)
+    return (
+        path.isprintable()
+        and not place.is_absolute()
+        and ".." not in place.parts
+        and place.name not in ("", MANIFEST)
+        and not place.name.endswith((".lock", *PENDING))
+    )
 
 
 def _bring(repository: Repository, manifest: ModelManifest, store: ModelShelf, progress: Progress) -> None:

@@ -289,4 +289,4 @@ def is_id(name: str) -> bool:
 def natural(version: str) -> tuple[tuple[int, int, str], ...]:
     """A key that puts 10 after 9."""
     words = re.findall(r"\d+|\D+", version)
-    return tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words)
+    return tuple((1, int(word), "") if word.isdecimal() else (0, 0, word) for word in words)

@@ -142,9 +142,10 @@ def test_publishing_again_writes_nothing_and_another_model_of_that_version_is_re
 ) -> None:
     models = install(there(tmp_path))
     publish(models, "mine", store)
-    store.delete("mine/1/empty")
+    marked = bytes(reversed(CONFIG))  # as long as what it stands for
+    store.put("mine/1/tokens/config.json", marked)
     publish(models, "mine", store)
-    assert store.nbytes("mine/1/empty") is None
+    assert store.get("mine/1/tokens/config.json") == marked
     with pytest.raises(InvalidInputError, match="another mine@1"):
         publish(install(tmp_path / "third", weights=b"others"), "mine", store)
 
@@ -177,7 +178,21 @@ def test_an_object_that_is_gone_is_named(settings: Settings, store: S3Bucket, tm
     assert "X-Amz" not in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["../../outside", "/etc/outside", "manifest.json"])
+def test_what_is_missing_of_a_published_model_is_put_back_when_it_is_published_again(
+    settings: Settings, store: S3Bucket, tmp_path: Path
+) -> None:
+    models = install(there(tmp_path))
+    publish(models, "mine", store)
+    store.delete("mine/1/model.bin")
+    store.put("mine/1/empty", b"cut off in the middle")
+    publish(models, "mine", store)
+    fetch(open_repository(settings), "mine", store)
+    assert open_repository(settings).verify("mine") == ()
+
+
+@pytest.mark.parametrize(
+    "path", ["../../outside", "/etc/outside", "manifest.json", "nul\0", "empty.part", ".empty.lock", ".", "a/.."]
+)
 def test_a_manifest_that_would_write_outside_its_folder_is_refused(
     settings: Settings, store: S3Bucket, tmp_path: Path, path: str
 ) -> None:
@@ -285,6 +300,27 @@ def test_a_host_fetches_what_its_functions_need_before_it_serves(
     assert [one.id for one in open_repository(settings).list()] == ["smollm2-135m-instruct"]
     bring_models(settings)
     assert [one.id for one in open_repository(settings).list()] == ["smollm2-135m-instruct", "whisper-base"]
+
+
+def test_what_is_damaged_in_the_store_keeps_no_other_model_from_its_host(
+    settings: Settings, store: S3Bucket, tmp_path: Path
+) -> None:
+    for model in ("smollm2-135m-instruct", "whisper-base", "kokoro-82m"):
+        publish(install(there(tmp_path), model), model, store)
+    store.put("kokoro-82m/1/manifest.json", b"{")
+    store.delete("smollm2-135m-instruct/1/model.bin")
+    bring_models(settings)
+    assert [one.id for one in open_repository(settings).list()] == ["whisper-base"]
+
+
+def test_a_name_is_found_beside_models_that_cannot_be_read(settings: Settings, store: S3Bucket, tmp_path: Path) -> None:
+    publish(install(there(tmp_path), aliases=("eyes",)), "mine", store)
+    store.put("broken/1/manifest.json", b"{")
+    store.put("broken/²/manifest.json", b"{")
+    models = open_repository(settings)
+    assert fetch(models, "eyes", store).ref == "mine@1"
+    with pytest.raises(ModelCorruptError, match="broken@1 has no manifest that can be read"):
+        fetch(models, "broken@1", store)
 
 
 def test_what_is_pinned_is_fetched_too(settings: Settings, store: S3Bucket, tmp_path: Path) -> None:
