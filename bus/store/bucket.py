@@ -20,7 +20,7 @@ from minio.error import InvalidResponseError, MinioException, S3Error, ServerErr
 from bus.errors import ObjectMissingError, StoreError, StoreUnavailableError
 from bus.store.keys import check_key
 
-_MISSING = frozenset({"NoSuchKey", "NoSuchObject", "NoSuchBucket"})
+_MISSING = frozenset({"NoSuchKey", "NoSuchObject"})
 _PASSING = frozenset({"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"})
 _SIGNED = timedelta(hours=12)
 
@@ -172,6 +172,11 @@ class S3Bucket:
         try:
             yield
         except S3Error as error:
+            if error.code == "NoSuchBucket":
+                raise ObjectMissingError(
+                    f"no bucket {self.config.bucket!r} at {self.config.endpoint}; make it, or name one that is there",
+                    key=key,
+                ) from error
             if error.code in _MISSING:
                 raise ObjectMissingError(f"no object {where}", key=key) from error
             if error.code in _PASSING:

@@ -45,6 +45,8 @@ def test_a_bucket_that_is_not_there_has_no_objects(s3_endpoint: str) -> None:
     )
     with pytest.raises(ObjectMissingError, match="nobody-made-it"):
         missing.get("key")
+    with pytest.raises(ObjectMissingError, match=r"no bucket 'nobody-made-it' at .*make it, or name one that is there"):
+        list(missing.keys())
     missing.close()
 
 
