@@ -8,7 +8,8 @@
 | DEGRADED | cannot run some of its functions | is answered, but one of its workers fails | some of it fails |
 | UNHEALTHY | is silent, or can run nothing | is not answered, or with an error | answers no pipeline |
 
-A lease that was not renewed twice is of a worker that is silent; hosts' clocks are taken to agree within seconds.
+A lease that was not renewed twice is of a worker that is silent. The bus removes those of the dead by its own clock, so
+that one that seems to be older than it keeps any is of a host whose clock is wrong, and not of a silent worker.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from bus.subjects import LEASE_TTL_S
 
 SILENT_S = 2 * LEASE_TTL_S / 3
 """A worker renews its lease three times in its time to live."""
+
+_KEPT_S = LEASE_TTL_S + 2.0
+"""No lease is older, but by the clock of another host; the bus may be late by a second."""
 
 
 class Health(StrEnum):
@@ -124,7 +128,7 @@ def total_health(functions: Mapping[str, FunctionHealth], pipelines: Iterable[Co
 
 
 def _silent(lease: Lease, now_s: float) -> bool:
-    return now_s - lease.renewed_s > SILENT_S
+    return SILENT_S < now_s - lease.renewed_s <= _KEPT_S
 
 
 def _full(lease: Lease, function: str) -> bool:

@@ -46,6 +46,8 @@ STATUSES: Mapping[str, int] = {
     "model_source_failed": 502,
     "bus_unavailable": 503,
     "store_unavailable": 503,
+    "model_corrupt": 503,
+    "provider_missing": 503,
     "worker_start_failed": 503,
     "deadline_exceeded": 504,
 }

@@ -9,12 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from bus.contracts import Capacity, Lease
-from bus.contracts.codec import decode
+from bus.contracts import Lease
 from bus.errors import OmnibusError
+from functions.gateway.patience import in_time
 from functions.gateway.services import GatewayServices, services_of
 from functions.health import FunctionHealth, Health, function_health, total_health, worker_health
-from functions.leases import read_leases
+from functions.leases import read_capacities, read_leases
 
 router = APIRouter(tags=["health"])
 
@@ -27,7 +27,8 @@ async def read_health(request: Request) -> Response:
     as a service that is scaled to zero is for Kubernetes.
     """
     try:
-        health, body = await _look(services_of(request))
+        async with in_time("the state of workers", "look at the bus, its log and its network"):
+            health, body = await _look(services_of(request))
     except OmnibusError as error:
         health, body = Health.UNHEALTHY, {"reason": error.message}
     status = 200 if health.answers else 503
@@ -36,13 +37,8 @@ async def read_health(request: Request) -> Response:
 
 async def _look(services: GatewayServices) -> tuple[Health, dict[str, Any]]:
     workers, pools = await asyncio.gather(services.bus.bucket("workers"), services.bus.bucket("pools"))
-    leases, capacities = await asyncio.gather(read_leases(workers), pools.entries())
-    pooled = {
-        name
-        for value in capacities.values()
-        for name, group in decode(Capacity, value).groups.items()
-        if group.most > 0
-    }
+    leases, capacities = await asyncio.gather(read_leases(workers), read_capacities(pools))
+    pooled = {name for one in capacities for name, group in one.groups.items() if group.most > 0}
     groups = {spec.name: spec.group for spec in services.functions}
     needed = {plan.pipeline: set(plan.functions) for plan in services.client.pipelines}
     now_s = time.time()

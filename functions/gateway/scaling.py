@@ -10,25 +10,24 @@ Source: KEDA 2.x documentation, "Metrics API" scaler; its HTTP timeout is 3 s by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
 
-from bus.contracts import Capacity, WorkerState
-from bus.contracts.codec import decode
-from bus.errors import BusUnavailableError, UnknownFunctionError
+from bus.contracts import WorkerState
+from bus.errors import UnknownFunctionError
 from functions.deployment import Deployment, group_settings, read_deployment
+from functions.gateway.patience import in_time
 from functions.gateway.services import GatewayServices, config_of, services_of
-from functions.leases import read_leases
+from functions.leases import read_capacities, read_leases
 from functions.spec import FunctionSpec
 from functions.staffing import USUAL_SERVICE_S, for_backlog
 from functions.warm import WarmSpec
 
 router = APIRouter(tags=["health"])
 
-_PATIENCE_S = 2.0
+_UNKNOWN = ("the backlog", "keep what there is")
 
 
 @router.get("/v1/scaling")
@@ -39,7 +38,7 @@ async def read_scaling(request: Request) -> dict[str, Any]:
         BusUnavailableError: (retryable) the backlog is not known.
     """
     groups = await _groups(request)
-    async with _in_time():
+    async with in_time(*_UNKNOWN):
         told = await asyncio.gather(*(_tell(services_of(request), *group) for group in groups.values()))
     return {"groups": dict(zip(groups, told, strict=True))}
 
@@ -55,21 +54,8 @@ async def read_group(group: str, request: Request) -> dict[str, Any]:
     groups = await _groups(request)
     if group not in groups:
         raise UnknownFunctionError(f"no function is in group {group!r}; groups: {', '.join(groups)}", group=group)
-    async with _in_time():
+    async with in_time(*_UNKNOWN):
         return await _tell(services_of(request), *groups[group])
-
-
-@asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
-    """Give up before the autoscaler does, which would not know why: its own patience is three seconds."""
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            yield
-    except TimeoutError as error:
-        raise BusUnavailableError(
-            f"the backlog is not known: the bus has not answered within {_PATIENCE_S:g} s; keep what there is",
-            retry_after_s=_PATIENCE_S,
-        ) from error
 
 
 async def _groups(request: Request) -> dict[str, tuple[list[FunctionSpec], WarmSpec]]:
@@ -100,8 +86,7 @@ async def _tell(services: GatewayServices, specs: Sequence[FunctionSpec], warm: 
 
 async def _service_s(services: GatewayServices, group: str) -> float:
     """How long a request of the group runs, as the pools have measured it."""
-    bucket = await services.bus.bucket("pools")
-    told = [decode(Capacity, value).groups.get(group) for value in (await bucket.entries()).values()]
+    told = [one.groups.get(group) for one in await read_capacities(await services.bus.bucket("pools"))]
     measured = [one.service_s for one in told if one is not None and one.service_s]
     return sum(measured) / len(measured) if measured else USUAL_SERVICE_S
 

@@ -18,10 +18,10 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
+from functions.leases import read_capacities
 from functions.registry import registry
 from infra.local.nats_server import NatsServer
 from tests.delivery.processes import omnibus, runs, until
-from warmpool.scaler.telling import read_capacities
 
 HERE = Path(__file__).parent
 

@@ -44,6 +44,9 @@ def status(busy: int = 0, error: ErrorRecord | None = None) -> FunctionStatus:
         (lease(READY, "look", age_s=LEASE_TTL_S / 2), Health.READY),
         (lease(READY, "look", age_s=LEASE_TTL_S * 0.9), Health.UNHEALTHY),
         (lease(STARTING, age_s=LEASE_TTL_S * 0.9), Health.UNHEALTHY),
+        (lease(READY, "look", age_s=3600), Health.READY),  # the bus still has it: the host's clock is wrong
+        (lease(READY, "look", age_s=-3600), Health.READY),
+        (lease(STARTING, age_s=3600), Health.STARTING),
     ],
 )
 def test_a_worker_is_in_one_of_five_states(told: Lease, state: Health) -> None:
@@ -75,6 +78,7 @@ def test_a_worker_is_in_one_of_five_states(told: Lease, state: Health) -> None:
             True,
             FunctionHealth(state=Health.UNHEALTHY, error=MISSING),
         ),
+        ([lease(READY, "look", age_s=3600)], False, FunctionHealth(state=Health.READY, workers=1)),
         ([lease(READY, "look", age_s=9)], True, FunctionHealth(state=Health.UNHEALTHY)),
         ([lease(DRAINING, "look")], False, FunctionHealth(state=Health.UNHEALTHY)),
     ],

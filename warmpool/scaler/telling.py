@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from bus.contracts import Capacity
-from bus.contracts.codec import decode, encode
+from bus.contracts.codec import encode
 from bus.errors import OmnibusError
 from bus.ports import KeyValue
 from bus.subjects import LEASE_TTL_S
@@ -63,9 +63,3 @@ class CapacityTeller:
                 await self.tell()
             except OmnibusError as error:
                 log.warning("the capacity of this host could not be told: %s", error)
-
-
-async def read_capacities(bucket: KeyValue) -> list[Capacity]:
-    """Every host that is alive, by name."""
-    told = [decode(Capacity, value) for value in (await bucket.entries()).values()]
-    return sorted(told, key=lambda one: one.host)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgpack
 import pytest
 
 from bus.contracts import Capacity, Contract, ErrorRecord, FunctionStatus, GroupCapacity, Lease, WorkerState
@@ -65,7 +66,8 @@ async def test_health_is_told_from_the_leases(tmp_path: Path, leases: list[Lease
 async def test_what_a_pool_starts_when_it_is_asked_is_ready_and_cold(tmp_path: Path) -> None:
     groups = {"eyes": GroupCapacity(alive=0, running=0), "voice": GroupCapacity(alive=0, running=0, most=0)}
     pool = Capacity(host="h", room_nbytes=1, groups=groups, renewed_s=time.time())
-    status, told = await _ask(tmp_path, [], [pool])
+    newer = {**msgpack.unpackb(encode(pool)), "host": "i", "schema": "omnibus.capacity/2"}
+    status, told = await _ask(tmp_path, [], [encode(pool), msgpack.packb(newer)])
     assert (status, told["status"], told["cold"]) == (200, "DEGRADED", False)
     assert told["functions"] == {
         "look": {"status": "READY", "cold": True, "workers": 0},
@@ -88,7 +90,7 @@ async def test_why_a_function_cannot_run_is_told(tmp_path: Path) -> None:
     assert told["workers"] == {"starting": 0, "ready": 0, "busy": 0, "degraded": 1, "unhealthy": 0}
 
 
-async def _ask(folder: Path, leases: list[Lease], pools: Sequence[Capacity] = ()) -> tuple[int, dict[str, Any]]:
+async def _ask(folder: Path, leases: list[Lease], pools: Sequence[bytes] = ()) -> tuple[int, dict[str, Any]]:
     """Status and body of the health of two pipelines."""
     functions = Registry()
     for name, group in (("look", "eyes"), ("speak", "voice")):
@@ -105,8 +107,8 @@ async def _ask(folder: Path, leases: list[Lease], pools: Sequence[Capacity] = ()
             workers, hosts = await bus.bucket("workers"), await bus.bucket("pools")
             for lease in leases:  # as if renewed just now
                 await workers.put(lease.worker, encode(lease.model_copy(update={"renewed_s": time.time()})))
-            for pool in pools:
-                await hosts.put(pool.host, encode(pool))
+            for number, pool in enumerate(pools):
+                await hosts.put(str(number), pool)
             yield GatewayServices(bus=bus, store=store, tensors=Plane(store), client=client, functions=functions)
 
     app = create_app(GatewayConfig(), open_services=services)

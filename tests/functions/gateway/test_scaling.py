@@ -109,6 +109,7 @@ async def test_slow_requests_need_more_workers(tmp_path: Path) -> None:
         groups = {"speech": GroupCapacity(alive=0, running=0, service_s=30.0)}
         told = Capacity(host="h", room_nbytes=1, groups=groups, renewed_s=0.0)
         await (await bus.bucket("pools")).put("h", encode(told))
+        await (await bus.bucket("pools")).put("newer", b"of a version that this one does not read")
         slow = (await http.get("/v1/scaling/speech")).json()["workers"]
     assert (usual, slow) == (1, 2)  # at half a second each slot takes two in time, at thirty seconds one
 
@@ -153,3 +154,6 @@ async def test_a_bus_that_is_gone_is_an_error_that_says_when_to_ask_again(tmp_pa
             assert int(response.headers["retry-after"]) >= 1
             assert response.json()["error"]["code"] == "bus_unavailable"
             assert response.json()["error"]["retryable"]
+        response = await http.get("/health")
+        assert (response.status_code, response.json()["status"]) == (503, "UNHEALTHY")
+        assert "the bus has not answered within 2 s" in response.json()["reason"]

@@ -6,7 +6,8 @@ import pytest
 
 from bus.contracts import Capacity, GroupCapacity
 from bus.memory import MemoryBus
-from warmpool.scaler.telling import CapacityTeller, read_capacities
+from functions.leases import read_capacities
+from warmpool.scaler.telling import CapacityTeller
 
 
 class Host:
