@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bus.contracts import Tier
 from bus.errors import PoolError, WorkerStartError
-from warmpool.process import Process
+from warmpool.process import NO_ROOM, Process
 from warmpool.protocol import Channel, Failed, Promote, Reached
 from warmpool.record import FlightRecord, Vitals
 from warmpool.starter import Starter
@@ -94,7 +94,9 @@ class Member:
             with theirs:
                 self.process = await starter.start(self.group, theirs.fileno(), self._descriptor, log_path)
         except OSError as error:  # of the log file, or no descriptors left
-            raise WorkerStartError(f"{self.slot} cannot be started: {error}") from error
+            raise WorkerStartError(
+                f"{self.slot} cannot be started: {error}", retryable=error.errno in NO_ROOM
+            ) from error
         finally:
             os.close(self._descriptor)
         await self._channel.open()

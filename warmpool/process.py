@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -17,6 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bus.errors import WorkerStartError
+
+NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""Numbers of the errors of a host that has no room for another process or file now."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15

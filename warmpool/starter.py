@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from bus.errors import WorkerStartError
 from warmpool.forker import Forker
-from warmpool.process import Process, spawn
+from warmpool.process import NO_ROOM, Process, spawn
 
 log = logging.getLogger("omnibus.pool")
 
@@ -58,7 +58,9 @@ class SpawnStarter:
         try:
             return await spawn(command, environment=self._environment, log_path=str(log_path), descriptors=descriptors)
         except OSError as error:
-            raise WorkerStartError(f"{' '.join(command[:3])} … cannot be started: {error}") from error
+            raise WorkerStartError(
+                f"{' '.join(command[:3])} … cannot be started: {error}", retryable=error.errno in NO_ROOM
+            ) from error
 
     async def renew(self) -> None:
         """See `Starter`; each one is started with what is installed then."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from bus.contracts import Tier
+from bus.errors import WorkerStartError
 from tests.delivery.processes import alive
 from tests.warmpool.pools import forked, running, until, waiting
+from warmpool.starter import SpawnStarter
 
 
 async def test_a_template_that_hangs_is_replaced_when_it_is_asked_for_a_worker(
@@ -87,3 +90,10 @@ async def test_a_worker_that_has_not_read_what_it_is_to_be_outlives_its_template
         await pool.reach("idle")
         assert pool.pids == {"idle-0": ahead}
     assert forked() == []
+
+
+async def test_a_worker_that_cannot_be_started_anew_for_now_may_be_later(tmp_path: Path) -> None:
+    starter = SpawnStarter(lambda *told: [sys.executable, "-c", "pass"], dict(os.environ))
+    with no_more_files(os.getpid()), pytest.raises(WorkerStartError, match="Too many open files") as caught:
+        await starter.start("idle", 1, 2, tmp_path / "idle.log")
+    assert caught.value.retryable
