@@ -99,9 +99,7 @@ class Invoker:
             await self._on_error(run, error, settlement)
         except Exception as error:
             log.exception("%s: request %s: the handler failed", self.spec.name, event.request)
-            wrapped = HandlerError(f"{self.spec.name}: {type(error).__name__}: {error}")
-            wrapped.__cause__ = error
-            await self._on_error(run, wrapped, settlement)
+            await self._on_error(run, self._translated(error), settlement)
         finally:
             self._services.guard.close(run.case)
             self.served += 1
@@ -194,6 +192,16 @@ class Invoker:
             raise DeadlineExceededError(f"{self.spec.name} ran longer than its {self.spec.timeout_s:g} s") from error
         self._services.guard.ended(self.spec.name, in_time=True)
         return outputs.model_dump()
+
+    def _translated(self, error: Exception) -> OmnibusError:
+        """What is told of an exception that is none of ours."""
+        told: OmnibusError = HandlerError(f"{self.spec.name}: {type(error).__name__}: {error}")
+        if isinstance(error, MemoryError):  # there may be room on another worker, or here when other runs have ended
+            told = OverloadedError(
+                f"{self.spec.name}: its worker has no memory left ({error}); send less, or give workers more memory"
+            )
+        told.__cause__ = error
+        return told
 
     async def _hand_over(self, run: Run, settlement: Settlement) -> None:
         """A thread of the handler does not end: another worker gets the message, unless one hung over it before."""

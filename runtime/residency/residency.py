@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from threading import Condition, Lock, RLock
 from typing import Any
 
-from bus.errors import ModelNotFoundError, ModelTooLargeError, OmnibusError, OverloadedError
+from bus.errors import ModelNotFoundError, OmnibusError, OverloadedError
 from runtime.engines.heap import give_back
 from runtime.residency.entry import Entry, Lease, ModelSource, close_all
 from runtime.residency.host import free_nbytes, resident_nbytes
@@ -108,7 +108,7 @@ class Residency:
             return self._lease(self._take(entry)) if ready else None
 
     def warm(self, name: str) -> bool:
-        """Load a model, unless it is not pinned and others would have to leave; tells whether it is in memory."""
+        """Load a model, if nobody has to leave for it or it is pinned; tells whether it is there. Raises as `lease`."""
         with self._loads:
             with self._lock:
                 entry = self._entry(name)
@@ -120,7 +120,7 @@ class Residency:
                 self._take(entry)
             try:
                 self._loaded(entry).release(ran=False)
-            except (OverloadedError, ModelTooLargeError) as error:  # told again to whoever uses it
+            except OverloadedError as error:  # told again to whoever uses it
                 log.warning("%s is not loaded before it is used: %s", name, error)
                 return False
         return True

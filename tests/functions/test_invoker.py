@@ -164,6 +164,23 @@ async def test_a_timeout_inside_a_handler_is_not_called_the_functions_own() -> N
         assert "the database did not answer" in result.error.message
 
 
+async def test_a_run_that_finds_no_memory_is_tried_again_and_one_that_never_does_says_what_to_do() -> None:
+    short = [MemoryError("Unable to allocate 31.6 MiB")]
+
+    async def handle(context: Context[Any], inputs: Anything) -> Anything:
+        if short:
+            raise short.pop()
+        return Anything(value=2)
+
+    async with Stage(handle) as stage:
+        assert (await stage.run()).outputs == {"value": 2}
+    async with Stage(raising(MemoryError("Unable to allocate 31.6 MiB")), max_attempts=2) as stage:
+        error = (await stage.run()).error
+        assert error is not None
+        assert (error.code, error.retryable) == ("overloaded", True)
+        assert "no memory left (Unable to allocate 31.6 MiB); send less, or give workers more memory" in error.message
+
+
 async def test_a_function_that_runs_too_long_is_a_dead_letter_for_somebody_to_look_at() -> None:
     async def handle(context: Context[Any], inputs: Anything) -> Anything:
         await asyncio.get_running_loop().create_future()

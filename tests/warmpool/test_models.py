@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bus.contracts import Contract, ModelManifest
-from bus.errors import BusUnavailableError, ModelNotFoundError, WorkerStartError
+from bus.errors import BusUnavailableError, ModelNotFoundError, ModelTooLargeError, WorkerStartError
 from functions.model import FunctionModel
 from functions.spec import FunctionSpec
 from runtime.engines.identity import content_digest
@@ -120,6 +120,15 @@ async def test_what_is_in_memory_is_listed_by_what_it_is_made_of_or_by_its_funct
 async def test_a_model_that_is_not_installed_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
         await Deployment(tmp_path).models.add(spec("test.large", "large"))
+
+
+async def test_a_model_that_no_run_will_ever_have_is_told_at_the_start(tmp_path: Path) -> None:
+    """And not by each of its runs, while its function counts as ready."""
+    install(tmp_path, version="1", seed=1)
+    deployment = Deployment(tmp_path, budget=1)
+    with pytest.raises(ModelTooLargeError, match="raise OMNIBUS_MODEL_MEMORY or choose a smaller model"):
+        await deployment.models.add(spec())
+    assert deployment.residency.residents() == ()
 
 
 async def test_what_does_not_fit_beside_the_others_comes_when_it_is_used(tmp_path: Path) -> None:
