@@ -67,7 +67,7 @@ def worker_health(lease: Lease, now_s: float) -> Health:
         lease: What it has told last.
         now_s: Unix time.
     """
-    if lease.state is WorkerState.FAILED or _silent(lease, now_s):
+    if _gone(lease, now_s):
         return Health.UNHEALTHY
     if lease.state is WorkerState.STARTING:
         return Health.STARTING
@@ -91,8 +91,8 @@ def function_health(
     """
     leases = list(leases)
     mine = [lease for lease in leases if function in lease.functions or function in lease.status]
-    silent = [lease for lease in mine if lease.state is WorkerState.FAILED or _silent(lease, now_s)]
-    heard = [lease for lease in mine if lease not in silent]
+    heard = [lease for lease in mine if not _gone(lease, now_s)]
+    silent = len(heard) < len(mine)
     errors = (lease.status[function].error for lease in heard if function in lease.status)
     error = next((one for one in errors if one is not None), None)
     able = [lease for lease in heard if lease.state is WorkerState.READY and function in lease.functions]
@@ -129,6 +129,10 @@ def total_health(functions: Mapping[str, FunctionHealth], pipelines: Iterable[Co
 
 def _silent(lease: Lease, now_s: float) -> bool:
     return SILENT_S < now_s - lease.renewed_s <= _KEPT_S
+
+
+def _gone(lease: Lease, now_s: float) -> bool:
+    return lease.state is WorkerState.FAILED or _silent(lease, now_s)
 
 
 def _full(lease: Lease, function: str) -> bool:
