@@ -144,4 +144,5 @@ def _full(lease: Lease, function: str) -> bool:
 def _starts(lease: Lease, function: str, group: str | None, now_s: float) -> bool:
     if lease.state is not WorkerState.STARTING or _silent(lease, now_s):
         return False
-    return function in lease.functions or group in (lease.group, *lease.group.split("-")) or lease.group == "all"
+    # A worker's groups are joined by the hyphens that they may have, too.
+    return function in lease.functions or f"-{group}-" in f"-{lease.group}-" or lease.group == "all"

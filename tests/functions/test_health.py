@@ -87,6 +87,15 @@ def test_a_function_is_as_its_workers_are(leases: list[Lease], pooled: bool, hea
     assert function_health("look", "g", leases, NOW_S, pooled=pooled) == health
 
 
+@pytest.mark.parametrize("groups", ["g", "all", "my-eyes", "g-my-eyes", "my-eyes-g"])
+def test_a_function_starts_with_a_worker_of_several_groups_whatever_their_names(groups: str) -> None:
+    told = lease(STARTING).model_copy(update={"group": groups})
+    for group in ("g", "my-eyes"):
+        starts = groups == "all" or group in groups
+        expected = Health.STARTING if starts else Health.UNHEALTHY
+        assert function_health("look", group, [told], NOW_S).state is expected
+
+
 @st.composite
 def any_lease(draw: st.DrawFn) -> Lease:
     served = draw(st.sets(st.sampled_from(NAMES)))
