@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 
 import click
 
 from infra.cli.connect import log_to_stderr, run
+from infra.cli.stopping import stop_asked
 from infra.local.host import HostPool
 from infra.settings import Settings, load_settings
 
@@ -34,9 +34,7 @@ def pool(warm: str | None, groups: tuple[str, ...]) -> None:
 
 
 async def _pool(settings: Settings) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_asked()
     logs = settings.data / "logs"
     await asyncio.to_thread(logs.mkdir, parents=True, exist_ok=True)
     async with HostPool(settings, settings.nats, logs, dict(os.environ)) as host:

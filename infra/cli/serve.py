@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from infra.cli.connect import log_to_stderr, run
+from infra.cli.stopping import stop_asked
 from infra.cli.workers import warn_of_failures
 from infra.local.stack import Stack
 from infra.settings import Settings, load_settings
@@ -26,7 +27,8 @@ from infra.settings import Settings, load_settings
 def up(port: int | None, data: str | None, workers: str | None, warm: str | None, scale_to_zero: bool | None) -> None:
     """Serve everything on this machine until Ctrl-C.
 
-    A hang-up (SIGHUP) replaces the workers one after the other by fresh ones, and loses nothing.
+    A hang-up (SIGHUP) replaces the workers one after the other by fresh ones, and loses nothing. A second Ctrl-C or
+    SIGTERM does not wait for what runs: it is done when everything is served again.
     """
     settings = load_settings(port=port, data=data, workers=workers, warm=warm, scale_to_zero=scale_to_zero)
     log_to_stderr(settings.log_level)
@@ -70,9 +72,7 @@ def _renew(stack: Stack, renewing: set[asyncio.Task[None]]) -> None:
 
 
 async def _up(settings: Settings) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_asked()
     async with Stack(settings) as stack:
         hang_up = partial(_renew, stack, set[asyncio.Task[None]]())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)

@@ -154,3 +154,21 @@ async def test_a_hang_up_in_the_middle_of_traffic_renews_all_workers_and_loses_n
         assert {tuple(result.outputs["seen"]) for result in flow.results} == {("one", "two", "three")}
         new = {pid for _, _, pid in runs(tmp_path, "one")} - old
         assert len(old) == len(new) == 2
+
+
+async def test_a_second_signal_does_not_wait_for_what_runs(tmp_path: Path) -> None:
+    variables = {"OMNIBUS_FUNCTIONS": "tests.delivery.functions", "OMNIBUS_PIPELINES": str(Path(__file__).parent)}
+    variables |= {"CHAIN_FOLDER": str(tmp_path), "OMNIBUS_WORKERS": "chain=1", "OMNIBUS_GRACE_S": "600"}
+    (tmp_path / "hold-two").touch()
+    async with running(tmp_path, **variables) as stack:
+        await stack.ready()
+        await stack.http.post(
+            f"{stack.info.gateway_url}/v1/pipelines/chain", json={"number": 7}, headers={"Prefer": "respond-async"}
+        )
+        await until(lambda: (tmp_path / "ran-two").exists(), "the second stage")
+        children = stack.children()
+        stack.process.terminate()
+        await until(lambda: "stopping" in stack.output, "the stop")
+        stack.process.terminate()
+        await until(lambda: not any(alive(pid) for pid in [*children, stack.process.pid]), "the end of all processes")
+        assert stack.process.wait() == 1
