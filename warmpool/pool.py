@@ -133,7 +133,11 @@ class Pool:
         if slot is None or not slot.wanted or any(other.replaces is slot for other in self._slots.values()):
             return
         log.info("%s is replaced: %s", slot_name, why)
-        self._add(slot.group, slot.tier).replaces = slot
+        fresh = self._add(slot.group, slot.tier)
+        fresh.replaces = slot
+        if slot.replaces is not None:  # it has not taken its place yet, and need not any more
+            fresh.replaces, slot.replaces = slot.replaces, None
+            slot.leave()
 
     async def renew(self, why: str) -> None:
         """Put a fresh worker in the place of each, such as after the code or a setting has changed.

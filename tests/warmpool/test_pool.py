@@ -137,6 +137,19 @@ async def test_all_workers_are_renewed_from_a_new_template_without_a_gap(tmp_pat
         assert not any(alive(pid) for pid in old)
 
 
+async def test_a_second_renewal_takes_the_place_of_the_first_that_has_not_come_about(tmp_path: Path) -> None:
+    async with running(tmp_path) as pool, asyncio.timeout(60):
+        pool.want("idle", {Tier.LOADED: 2})
+        await pool.reach("idle")
+        old = set(pool.pids.values())
+        await pool.renew("the code has changed")
+        await pool.renew("and again")
+        await until(lambda: not old & set(pool.pids.values()))
+        assert len(await pool.reach("idle")) == 2
+    # Two at first and two in their places: nobody was started to be stopped at once.
+    assert sum(len(facts(tmp_path, f"idle-{number}")) for number in range(8)) == 4
+
+
 async def test_where_there_is_no_room_for_both_the_old_worker_leaves_first(tmp_path: Path) -> None:
     async with running(tmp_path, variables={"NOOP_ROOM": str(tmp_path / "room")}) as pool, asyncio.timeout(60):
         pool.want("large", {Tier.LOADED: 1})
