@@ -197,8 +197,9 @@ class Invoker:
         """What is told of an exception that is none of ours."""
         told: OmnibusError = HandlerError(f"{self.spec.name}: {type(error).__name__}: {error}")
         if isinstance(error, MemoryError):  # there may be room on another worker, or here when other runs have ended
+            why = f" ({error})" if str(error) else ""
             told = OverloadedError(
-                f"{self.spec.name}: its worker has no memory left ({error}); send less, or give workers more memory"
+                f"{self.spec.name}: its worker has no memory left{why}; send less, or give workers more memory"
             )
         told.__cause__ = error
         return told

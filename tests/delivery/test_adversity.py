@@ -85,7 +85,8 @@ async def test_a_run_that_gets_no_memory_fails_alone(tmp_path: Path) -> None:
         resource.prlimit(pid, resource.RLIMIT_AS, (8 << 30, 8 << 30))
         result = await host.ask(do="swallow")
         assert result.error is not None
-        assert "MemoryError" in result.error.message
+        assert (result.error.code, result.error.retryable) == ("overloaded", True)
+        assert "no memory left; send less" in result.error.message
         (tmp_path / "hold").unlink()
         assert (await waiting).status is ResultStatus.SUCCEEDED
         assert {run[2] for run in host.runs} == {pid}
