@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from _peers import own_environment, peer_python
 from _plot import bars
+from _question import spoken_question
 from _report import ROOT, Measurement, report
 
 from bus.contracts import MediaLimits
@@ -59,7 +60,7 @@ async def write_inputs(folder: Path) -> None:
     repository = Repository()
     photo = Image.open(repository.file(repository.resolve("cat-photo"), "chelsea.png")).convert("RGB")
     np.save(folder / "pixels.npy", encoder_pixels(photo))
-    clip = decode((ROOT / "demo" / "question.wav").read_bytes(), MediaLimits())
+    clip = decode(spoken_question(), MediaLimits())
     np.save(folder / "samples.npy", clip)
     image = {"part": 0, "width": photo.width, "height": photo.height, "source": "photo"}
     seconds = len(clip) / 16_000

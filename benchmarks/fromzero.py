@@ -21,7 +21,8 @@ from statistics import median
 from typing import Any
 
 import httpx
-from _report import ROOT, Measurement, report
+from _question import spoken_question
+from _report import Measurement, report
 from _stack import processes, stack
 from PIL import Image
 
@@ -52,7 +53,7 @@ def chat(client: httpx.Client, content: Any) -> httpx.Response:
 
 def heard(client: httpx.Client, number: int) -> httpx.Response:
     # A trailing byte makes it another file and no other sound.
-    sound = (ROOT / "demo" / "question.wav").read_bytes() + bytes(number + 1)
+    sound = spoken_question() + bytes(number + 1)
     return client.post("/v1/audio/transcriptions", data={"model": "transcribe"}, files={"file": ("q.wav", sound)})
 
 
