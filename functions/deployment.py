@@ -95,6 +95,23 @@ def group_settings(
     return groups
 
 
+def starting_group(specs: Iterable[FunctionSpec], settings: Mapping[str, WarmSpec]) -> str | None:
+    """The group whose worker starts pipelines while none is there: what is ready soonest; any worker can.
+
+    Args:
+        specs: The functions.
+        settings: By group; others are not looked at.
+
+    Returns:
+        Its name; None: there is no group.
+    """
+    models = dict.fromkeys(settings, 0)
+    for spec in specs:
+        if spec.group in models:
+            models[spec.group] += len(spec.models)
+    return min(models, key=lambda group: (-settings[group].min, models[group], group), default=None)
+
+
 def _merged(one: WarmSpec, other: WarmSpec) -> WarmSpec:
     kept = [warm.keep_alive_s for warm in (one, other) if warm.keep_alive_s is not None]
     return WarmSpec(

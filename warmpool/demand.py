@@ -39,15 +39,16 @@ class Demand:
     Args:
         bus: Where they are asked.
         heard: Is told.
-        missed: Is told of a function for which something may have been published that was not heard.
+        missed: Is told of a function for which something may have been published that was not heard: also when it
+            begins to be listened to.
     """
 
     def __init__(self, bus: Bus, heard: Callable[[Heard], None], missed: Callable[[str], None]) -> None:
         self._bus, self._heard, self._missed = bus, heard, missed
         self._subscriptions: dict[str, Subscription] = {}
 
-    async def listen_to(self, functions: Iterable[str]) -> set[str]:
-        """Listen to these functions and to no others; returns those that were not listened to before.
+    async def listen_to(self, functions: Iterable[str]) -> None:
+        """Listen to these functions and to no others.
 
         Raises:
             BusUnavailableError: (retryable) no bus.
@@ -55,9 +56,7 @@ class Demand:
         wanted = set(functions)
         for function in set(self._subscriptions) - wanted:
             await self._subscriptions.pop(function).close()
-        fresh = wanted - set(self._subscriptions)
-        await asyncio.gather(*(self._listen(function) for function in fresh))
-        return fresh
+        await asyncio.gather(*(self._listen(function) for function in wanted - set(self._subscriptions)))
 
     async def close(self) -> None:
         """Listen no more."""
@@ -68,6 +67,7 @@ class Demand:
         self._subscriptions[function] = await self._bus.listen(
             pattern, self._on_message, partial(self._missed, function)
         )
+        self._missed(function)  # what was published before somebody listened, whatever becomes of the others
 
     def _on_message(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         self._heard(Heard(subjects.function_of(subject), tenant_of(headers), plan_of(headers), stages_of(headers)))

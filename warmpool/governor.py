@@ -17,6 +17,7 @@ from bus.contracts import Tier
 from bus.errors import OmnibusError, UnknownPipelineError
 from bus.ports import Bus
 from bus.subjects import START_FUNCTION
+from functions.deployment import starting_group
 from functions.flow.catalog import PlanCache
 from functions.spec import FunctionSpec
 from functions.warm import WarmSpec
@@ -34,6 +35,9 @@ _BUSY_TURN_S, _IDLE_TURN_S = 0.25, 1.0
 _CALM_S = 0.01
 """What is heard within so long after a turn is dealt with in one: a flood is heard message by message."""
 _MOST_NBYTES = 1 << 62
+_MOST_PLANS = 32
+"""Kinds of requests that are looked at in a turn for what is ahead of them: anybody can name plans that are none, and
+each is asked for."""
 
 
 class Governor:
@@ -70,11 +74,12 @@ class Governor:
             for name, warm in settings.items()
         }
         self._group_of = {spec.name: spec.group for spec in specs}
-        if self._groups:
-            self._group_of[START_FUNCTION] = _first(self._groups.values()).name
+        if (starting := starting_group(specs, settings)) is not None:
+            self._group_of[START_FUNCTION] = starting
         self._demand = Demand(bus, self._on_demand, self._on_gap)
         self._plans: PlanCache
         self._heard = asyncio.Event()
+        self._in_company = False
         self._ahead = Ahead(self._policy, self._group_of)
         self._plans_heard: set[tuple[str, frozenset[str]]] = set()
         self._wanted: dict[str, dict[Tier, int]] = {}
@@ -89,7 +94,8 @@ class Governor:
         self._plans = PlanCache(await self._bus.bucket("plans"))
         if self._host is not None:
             room_nbytes = int(min(self._room_nbytes, _MOST_NBYTES))
-            scaler = Scaler(await self._bus.bucket("pools"), self._host, room_nbytes, self._heard.set)
+            views = [group.view() for group in self._groups.values()]
+            scaler = Scaler(await self._bus.bucket("pools"), self._host, room_nbytes, views, self._heard.set)
             self._scaler = await scaler.__aenter__()
         await self._turn()
         self._running = asyncio.get_running_loop().create_task(self._run(), name="omnibus-governor")
@@ -115,16 +121,17 @@ class Governor:
             try:
                 await self._turn()
                 await asyncio.sleep(_CALM_S)
-            except OmnibusError as error:
-                # What cannot be asked is not decided: the pool stays as it is.
-                log.warning("the pool is not adjusted: %s", error)
+            except Exception as error:
+                # What cannot be asked is not decided: the pool stays as it is. Whatever it is, who asks next is heard.
+                told = None if isinstance(error, OmnibusError) else error
+                log.warning("the pool is not adjusted: %s", error, exc_info=told)
                 await asyncio.sleep(_IDLE_TURN_S)
 
     def _pause_s(self) -> float | None:
         """Until the next look; None: nothing changes before something is heard."""
         if any(group.busy or group.requests for group in self._groups.values()):
             return _BUSY_TURN_S
-        if self._pool.members or (self._scaler is not None and self._scaler.others):
+        if self._pool.members or self._in_company:
             return _IDLE_TURN_S  # a host that is gone says nothing
         return None if self._look_again_s == math.inf else max(0.0, self._look_again_s - self._clock())
 
@@ -150,6 +157,8 @@ class Governor:
         """What is this host's part of it, where there are others."""
         if self._scaler is None:
             return views
+        # As it was in this turn: who is found to be gone after it is what the next one is for.
+        self._in_company = bool(self._scaler.others)
         requests = {name: max(group.requests.values(), default=0) for name, group in self._groups.items()}
         parts = self._scaler.parts(views, requests)
         return [replace(view, **parts[view.group]._asdict()) if view.group in parts else view for view in views]
@@ -189,8 +198,7 @@ class Governor:
         cold = {function for function, group in self._group_of.items() if group not in served}
         if served or wanted or (self._scaler is not None and self._scaler.anybody_elsewhere):
             cold.discard(START_FUNCTION)  # any worker starts pipelines
-        for function in await self._demand.listen_to(cold):
-            self._on_gap(function)  # what was published before somebody listened
+        await self._demand.listen_to(cold)
 
     def _on_gap(self, function: str) -> None:
         """Something may have been published that was not heard: it is seen by asking once."""
@@ -199,7 +207,7 @@ class Governor:
 
     def _on_demand(self, heard: Heard) -> None:
         self._groups[self._group_of[heard.function]].hear(heard.function, heard.tenant)
-        if heard.plan:
+        if heard.plan and len(self._plans_heard) < _MOST_PLANS:
             self._plans_heard.add((heard.plan, heard.stages))
         self._heard.set()
 
@@ -215,12 +223,3 @@ class Governor:
                 continue
             self._ahead.start(plan, service_s, self._clock(), stages or None)
             self._heard.set()
-
-
-def _first(groups: Iterable[Group]) -> Group:
-    """Which of them starts pipelines while none is there: what is ready soonest; any worker can."""
-
-    def start(group: Group) -> tuple[int, int, str]:
-        return -group.settings.min, sum(len(spec.models) for spec in group.functions), group.name
-
-    return min(groups, key=start)

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
 
 from bus.contracts import WorkerState
 from bus.errors import UnknownFunctionError
-from functions.deployment import Deployment, group_settings, read_deployment
+from bus.subjects import START_FUNCTION
+from functions.deployment import Deployment, group_settings, read_deployment, starting_group
+from functions.flow.start import SLOTS
 from functions.gateway.patience import in_time
 from functions.gateway.services import GatewayServices, config_of, services_of
 from functions.leases import read_capacities, read_leases
@@ -28,6 +30,7 @@ from functions.warm import WarmSpec
 router = APIRouter(tags=["health"])
 
 _UNKNOWN = ("the backlog", "keep what there is")
+_ALIVE = (WorkerState.STARTING, WorkerState.READY)
 
 
 @router.get("/v1/scaling")
@@ -39,7 +42,7 @@ async def read_scaling(request: Request) -> dict[str, Any]:
     """
     groups = await _groups(request)
     async with in_time(*_UNKNOWN):
-        told = await asyncio.gather(*(_tell(services_of(request), *group) for group in groups.values()))
+        told = await asyncio.gather(*(_tell(services_of(request), group) for group in groups.values()))
     return {"groups": dict(zip(groups, told, strict=True))}
 
 
@@ -55,32 +58,47 @@ async def read_group(group: str, request: Request) -> dict[str, Any]:
     if group not in groups:
         raise UnknownFunctionError(f"no function is in group {group!r}; groups: {', '.join(groups)}", group=group)
     async with in_time(*_UNKNOWN):
-        return await _tell(services_of(request), *groups[group])
+        return await _tell(services_of(request), groups[group])
 
 
-async def _groups(request: Request) -> dict[str, tuple[list[FunctionSpec], WarmSpec]]:
+class _Group(NamedTuple):
+    specs: Sequence[FunctionSpec]
+    warm: WarmSpec
+    starts: bool
+    """Whether it is its worker that starts pipelines while none is there."""
+
+
+async def _groups(request: Request) -> dict[str, _Group]:
     specs = list(services_of(request).functions)
     path = config_of(request).warm
     deployment = Deployment() if path is None else await asyncio.to_thread(read_deployment, path, specs)
     settings = group_settings(specs, deployment)
-    return {name: ([spec for spec in specs if spec.group == name], settings[name]) for name in sorted(settings)}
+    starting = starting_group(specs, settings)
+    return {
+        name: _Group([spec for spec in specs if spec.group == name], settings[name], starts=name == starting)
+        for name in sorted(settings)
+    }
 
 
-async def _tell(services: GatewayServices, specs: Sequence[FunctionSpec], warm: WarmSpec) -> dict[str, Any]:
-    group = specs[0].group
-    backlogs = await asyncio.gather(*(services.bus.backlog(spec.name) for spec in specs))
+async def _tell(services: GatewayServices, group: _Group) -> dict[str, Any]:
+    name, warm = group.specs[0].group, group.warm
+    leases = await read_leases(await services.bus.bucket("workers"))
+    slots = {spec.name: spec.slots for spec in group.specs}
+    if group.starts and not any(lease.state is WorkerState.READY for lease in leases):
+        slots[START_FUNCTION] = SLOTS  # else whoever is there does it
+    backlogs = await asyncio.gather(*(services.bus.backlog(function) for function in slots))
     waiting = [sum(pending for pending, _ in lanes.values()) for lanes in backlogs]
     running = [sum(in_flight for _, in_flight in lanes.values()) for lanes in backlogs]
-    service_s = await _service_s(services, group)
+    service_s = await _service_s(services, name)
     needed = max(  # a worker has the slots of each of its functions
-        for_backlog(pending + in_flight, spec.slots, service_s, warm.target_wait_ms / 1e3)
-        for spec, pending, in_flight in zip(specs, waiting, running, strict=True)
+        for_backlog(pending + in_flight, each, service_s, warm.target_wait_ms / 1e3)
+        for each, pending, in_flight in zip(slots.values(), waiting, running, strict=True)
     )
     return {
         "waiting": sum(waiting),
         "running": sum(running),
         "workers": min(warm.max, max(warm.min, needed)),
-        "alive": await _alive(services, group),
+        "alive": sum(lease.group == name and lease.state in _ALIVE for lease in leases),
     }
 
 
@@ -89,8 +107,3 @@ async def _service_s(services: GatewayServices, group: str) -> float:
     told = [one.groups.get(group) for one in await read_capacities(await services.bus.bucket("pools"))]
     measured = [one.service_s for one in told if one is not None and one.service_s]
     return sum(measured) / len(measured) if measured else USUAL_SERVICE_S
-
-
-async def _alive(services: GatewayServices, group: str) -> int:
-    leases = await read_leases(await services.bus.bucket("workers"))
-    return sum(lease.group == group and lease.state in (WorkerState.STARTING, WorkerState.READY) for lease in leases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from bus import subjects
-from bus.contracts import Contract, Event, Lane, Tier
+from bus.contracts import Capacity, Contract, Event, GroupCapacity, Lane, Tier
 from bus.contracts.codec import encode
 from bus.memory import MemoryBus
+from bus.memory.state import MemoryKeyValue
 from bus.ports import Delivery, Settlement
 from bus.subjects import START_FUNCTION
 from functions.spec import FunctionSpec
@@ -23,6 +24,7 @@ from functions.warm import WarmSpec
 from tests.warmpool.pools import running, until
 from warmpool.governor import Governor
 from warmpool.policy.pool_policy import PoolPolicy
+from warmpool.policy.view import Decision, GroupView
 from warmpool.pool import Pool
 
 
@@ -191,3 +193,64 @@ async def test_colder_workers_wait_colder_and_work_all_the_same(tmp_path: Path, 
         await until(lambda: here.tiers("cold") == [Tier.LOADED])
         await here.answer("cold.work")
         await until(lambda: here.tiers("cold") == ([Tier.PRIMED] if tier is Tier.PRIMED else []))
+
+
+class Faulty(PoolPolicy):
+    """A policy with a defect that shows once."""
+
+    faults = 1
+
+    def decide(self, groups: Sequence[GroupView], room_nbytes: float, now_s: float) -> Decision:
+        if any(view.waiting for view in groups) and self.faults:
+            self.faults = 0
+            raise ZeroDivisionError("a defect")
+        return super().decide(groups, room_nbytes, now_s)
+
+
+async def test_a_defect_is_told_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        running(tmp_path) as pool,
+        MemoryBus() as bus,
+        Governor(pool, bus, [spec("one.work", "one")], {"one": WarmSpec()}, policy=Faulty()),
+    ):
+        await World(pool, bus).ask("one.work")
+        await until(lambda: [member.tier for member in pool.members] == [Tier.LOADED])
+    assert "ZeroDivisionError: a defect" in caplog.text
+
+
+async def test_plans_that_are_none_are_not_asked_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    get = MemoryKeyValue.get
+
+    async def counted(self: MemoryKeyValue, key: str) -> tuple[bytes, int] | None:
+        asked.append(key)
+        return await get(self, key)
+
+    monkeypatch.setattr(MemoryKeyValue, "get", counted)
+    async with world(tmp_path, one=WarmSpec()) as here:
+        for number in range(5_000):
+            headers = {"ce-plan": f"forged{number}", "ce-stages": "any"}
+            subject = subjects.work("one.work", Lane.BATCH)
+            await here.bus.publish(subject, b"", message_id=str(number), headers=headers)
+        await until(lambda: bool(here.tiers("one")))
+        await until(lambda: bool(asked))
+    assert len(asked) < 500
+
+
+async def test_what_waits_for_a_host_that_goes_without_a_word_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is found to be gone in between: after a turn that has left the work to it, and before the next is planned.
+    monkeypatch.setattr("warmpool.scaler.scaler.LEASE_TTL_S", 0.2)
+    monkeypatch.setattr("warmpool.governor._CALM_S", 0.4)
+    gone = Capacity(
+        host="gone", room_nbytes=1, groups={"one": GroupCapacity(alive=1, running=0)}, renewed_s=time.time()
+    )
+    async with running(tmp_path) as pool, MemoryBus() as bus:
+        await (await bus.bucket("pools")).put("gone", encode(gone))
+        await bus.ensure_function("one.work")
+        await World(pool, bus).ask("one.work")
+        async with Governor(pool, bus, [spec("one.work", "one")], {"one": WarmSpec()}, host="here"):
+            await until(lambda: [member.tier for member in pool.members] == [Tier.LOADED])

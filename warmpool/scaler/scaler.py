@@ -37,6 +37,11 @@ class Part(NamedTuple):
     most: int
 
 
+class _Heard(NamedTuple):
+    told: Capacity
+    at_s: float
+
+
 class Scaler:
     """A host's view of all hosts. Use as a context manager.
 
@@ -44,8 +49,9 @@ class Scaler:
         bucket: `pools`.
         host: Names this pool, and no other.
         room_nbytes: Memory that all of its workers may take together.
+        views: This host's groups as it begins: others count on it as soon as they hear of it.
         on_change: Is called when another host has changed, come or gone.
-        clock: Unix time; hosts' clocks may differ by less than the lease's time to live.
+        clock: This host's monotonic clock. When others were heard is told by it, so that no host's date matters.
     """
 
     def __init__(
@@ -53,14 +59,15 @@ class Scaler:
         bucket: KeyValue,
         host: str,
         room_nbytes: int,
+        views: Iterable[GroupView],
         on_change: Callable[[], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bucket, self._host, self._room_nbytes = bucket, host, room_nbytes
         self._on_change, self._clock = on_change, clock
-        self._others: dict[str, Capacity] = {}
-        self._groups: dict[str, GroupCapacity] = {}
-        self._told: dict[str, GroupCapacity] = {}
+        self._others: dict[str, _Heard] = {}
+        self._groups = {view.group: _capacity_of(view, 0) for view in views}
+        self._told = self._groups
         self._teller = CapacityTeller(bucket, self._capacity)
         self._watch: Subscription
 
@@ -88,7 +95,7 @@ class Scaler:
     def others(self) -> list[Capacity]:
         """The other hosts that are alive."""
         oldest_s = self._clock() - LEASE_TTL_S
-        return [one for one in self._others.values() if one.renewed_s > oldest_s]
+        return [one.told for one in self._others.values() if one.at_s > oldest_s]
 
     @property
     def anybody_elsewhere(self) -> bool:
@@ -106,8 +113,9 @@ class Scaler:
             BusUnavailableError: (retryable) the bus does not answer.
         """
         if _differs(self._told, self._groups):
-            self._told = self._groups
+            told = self._groups
             await self._teller.tell()
+            self._told = told
 
     def parts(self, views: Iterable[GroupView], requests: Mapping[str, int]) -> dict[str, Part]:
         """This host's part of each group; empty while there is no other host.
@@ -140,7 +148,7 @@ class Scaler:
         }
 
     def _capacity(self) -> Capacity:
-        return Capacity(host=self._host, room_nbytes=self._room_nbytes, groups=self._groups, renewed_s=self._clock())
+        return Capacity(host=self._host, room_nbytes=self._room_nbytes, groups=self._groups, renewed_s=time.time())
 
     def _on_entry(self, host: str, data: bytes | None) -> None:
         if host == self._host:
@@ -148,11 +156,14 @@ class Scaler:
         former = self._others.pop(host, None)
         if data is not None:
             try:
-                self._others[host] = decode(Capacity, data)
+                told = decode(Capacity, data)
+                # What is read again after a gap is no sign of life.
+                again = former is not None and former.told.renewed_s == told.renewed_s
+                self._others[host] = _Heard(told, former.at_s if former is not None and again else self._clock())
             except ContractError as error:  # of a newer build
                 log.warning("the capacity of host %s is not understood: %s", host, error)
         now = self._others.get(host)
-        if former is None or now is None or former.groups != now.groups:
+        if former is None or now is None or former.told.groups != now.told.groups:
             self._on_change()
 
 

@@ -16,7 +16,7 @@ from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from bus.ports import Bus, Delivery, Settlement
 from bus.store.directory import DirectoryObjectStore
-from bus.subjects import work
+from bus.subjects import START_FUNCTION, work
 from bus.tensors.plane import Plane
 from functions.client import PipelineClient
 from functions.flow.catalog import Pipelines
@@ -85,6 +85,21 @@ async def test_the_number_that_keda_reads_follows_the_backlog(tmp_path: Path) ->
             await ask(bus, "look", count)
             workers.append((await http.get("/v1/scaling/encode")).json()["workers"])
     assert workers == [1, 2, 3]  # four slots each, and three at most
+
+
+async def test_pipelines_that_are_to_be_started_bring_one_worker_where_there_is_none(tmp_path: Path) -> None:
+    async with MemoryBus() as bus, gateway(tmp_path, bus) as http:
+        await bus.ensure_function(START_FUNCTION)
+        await ask(bus, START_FUNCTION, 3)
+        told = (await http.get("/v1/scaling")).json()["groups"]
+        assert (told["speech"]["waiting"], told["encode"]["waiting"]) == (3, 0)  # of what is always there
+        assert (told["speech"]["workers"], told["encode"]["workers"]) == (1, 0)
+        lease = Lease(
+            worker="a", group="encode", host="h", pid=1, state=WorkerState.READY, functions=(), started_s=time.time(),
+            renewed_s=time.time(),
+        )  # fmt: skip
+        await (await bus.bucket("workers")).put("a", encode(lease))
+        assert (await http.get("/v1/scaling/speech")).json()["waiting"] == 0  # it starts them
 
 
 async def test_what_runs_counts_as_well_as_what_waits(tmp_path: Path) -> None:
