@@ -37,8 +37,12 @@ class Ahead:
             now_s: On the policy's clock.
             stages: Names of those that it can get to; None: all.
         """
-        for group, due in by_group(self._look_ahead.expect(plan, service_s, stages), self._group_of).items():
+        expected = self._look_ahead.expect(plan, service_s, stages)
+        likely = by_group((due for due in expected if due.likely), self._group_of)
+        for group, due in likely.items():
             self._policy.ahead(group, now_s + due.after_s)
+        # What is not started for is looked at all the same: else it would be taken for unlikely for ever.
+        for group, due in (by_group(expected, self._group_of) | likely).items():
             self._expected.setdefault(group, (plan.pipeline, due.function, now_s + due.after_s + _PATIENCE_S))
 
     def look(self, group: str, now_s: float, *, works: bool) -> None:

@@ -64,3 +64,16 @@ def test_a_group_that_has_work_only_later_was_needed_all_the_same():
         ahead.look("speech", now_s + 20.0, works=True)
     ahead.start(CHAT, SECONDS, 5000.0)
     assert wanted(policy, "speech", 5002.6) == 1
+
+
+def test_a_group_that_requests_get_to_again_is_started_again():
+    policy, now_s = PoolPolicy(), 0.0
+    ahead, started = Ahead(policy, GROUPS), []
+    for reached in [False] * 20 + [True] * 3:
+        ahead.start(CHAT, SECONDS, now_s)
+        started.append(wanted(policy, "speech", now_s + 2.6))
+        ahead.look("speech", now_s + (3.0 if reached else 40.0), works=reached)
+        now_s += 100.0
+    ahead.start(CHAT, SECONDS, now_s)
+    assert started[19:21] == [0, 0]
+    assert wanted(policy, "speech", now_s + 2.6) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from functions.flow.plan import END, Plan
@@ -26,6 +26,11 @@ class Due:
     after_s: float
     reach: float
 
+    @property
+    def likely(self) -> bool:
+        """Whether enough of them get there to start it for each."""
+        return self.reach >= _LEAST_REACH
+
 
 class LookAhead:
     """Learns which functions the requests of a pipeline reach."""
@@ -41,7 +46,7 @@ class LookAhead:
     def expect(
         self, plan: Plan, service_s: Mapping[str, float], stages: Collection[str] | None = None
     ) -> tuple[Due, ...]:
-        """The functions that a request which starts now will need, each when it is first due.
+        """The functions that a request which starts now may need, each when it is first due, likely or not.
 
         A stage is due when the longest way to it is done: it waits for all stages before it.
 
@@ -59,12 +64,12 @@ class LookAhead:
             done_s[stage.name] = after_s + service_s.get(stage.function, 0.0)
             reach = self._reach.get((plan.pipeline, stage.function), 1.0)
             known = due.get(stage.function)
-            if reach >= _LEAST_REACH and (known is None or after_s < known.after_s):
+            if known is None or after_s < known.after_s:
                 due[stage.function] = Due(stage.function, after_s, reach)
         return tuple(sorted(due.values(), key=lambda one: (one.after_s, one.function)))
 
 
-def by_group(due: tuple[Due, ...], groups: Mapping[str, str]) -> dict[str, Due]:
+def by_group(due: Iterable[Due], groups: Mapping[str, str]) -> dict[str, Due]:
     """The first that each group is needed for.
 
     Args:
