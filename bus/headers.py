@@ -24,6 +24,9 @@ LONGEST_LABEL = 60
 _LONGEST_PLAN = 128
 """Characters of a plan's digest at most."""
 
+_LONGEST_STAGES = 16_384
+"""Characters of all stages' names that are read."""
+
 _TENANT, _PLAN, _STAGES = "ce-tenant", "ce-plan", "ce-stages"
 
 
@@ -70,7 +73,8 @@ def tenant_label(tenant: str) -> str:
 
 def tenant_of(headers: Mapping[str, str]) -> str:
     """The label of whose work it is."""
-    return headers.get(_TENANT, DEFAULT_TENANT)
+    # Whoever publishes can write anything, and it is remembered.
+    return headers.get(_TENANT, DEFAULT_TENANT)[:LONGEST_LABEL]
 
 
 def plan_of(headers: Mapping[str, str]) -> str:
@@ -80,5 +84,6 @@ def plan_of(headers: Mapping[str, str]) -> str:
 
 
 def stages_of(headers: Mapping[str, str]) -> frozenset[str]:
-    """Names of the stages that its request can still get to; none where nothing is told of it."""
-    return frozenset(filter(None, headers.get(_STAGES, "").split(",")))
+    """Names of the stages that its request can still get to; none where nothing is told of it, or too much."""
+    stages = headers.get(_STAGES, "")
+    return frozenset(filter(None, stages.split(","))) if len(stages) <= _LONGEST_STAGES else frozenset()

@@ -50,3 +50,8 @@ def test_what_is_usual_takes_no_header() -> None:
 def test_stages_that_are_ahead_are_told() -> None:
     assert stages_of(event_headers(event("default"), ["fuse", "generate"])) == {"fuse", "generate"}
     assert stages_of(event_headers(event("default"))) == set()
+
+
+def test_what_others_write_is_not_longer_than_what_we_do() -> None:
+    assert len(tenant_of({"ce-tenant": "x" * 1_000_000})) == LONGEST_LABEL
+    assert stages_of({"ce-stages": "x," * 100_000}) == set()
