@@ -14,6 +14,8 @@ from bus.errors import ContractError
 
 _SHORT = re.compile(r"warm_pool:(\d{1,4})")
 DEFAULT_MAX = 4
+MOST = 9_999
+"""Workers of a function at most: what is larger is a slip, and would be counted one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +106,9 @@ def _problems(spec: WarmSpec) -> list[str]:
     problems = []
     counts_fine = _whole(spec.min, 0) and _whole(spec.max, 1)
     if not _whole(spec.min, 0):
-        problems.append(f"min is a whole number from 0, not {spec.min!r}")
+        problems.append(f"min is a whole number from 0 to {MOST}, not {spec.min!r}")
     if not _whole(spec.max, 1):
-        problems.append(f"max is a whole number from 1, not {spec.max!r}")
+        problems.append(f"max is a whole number from 1 to {MOST}, not {spec.max!r}")
     if counts_fine and spec.min > spec.max:
         problems.append(f"min is {spec.min} and max is {spec.max}; raise max or lower min")
     if spec.keep_alive_s is not None and not _number(spec.keep_alive_s, 0):
@@ -121,7 +123,7 @@ def _problems(spec: WarmSpec) -> list[str]:
 
 
 def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
 
 
 def _number(value: Any, least: float) -> bool:

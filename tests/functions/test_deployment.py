@@ -56,7 +56,7 @@ def test_an_empty_file_changes_nothing(tmp_path: Path):
     ("text", "said"),
     [
         ("functions: {image.encod: {warm: {min: 1}}}", "no function 'image.encod'; did you mean 'image.encode'?"),
-        ("functions: {speak: {warm: {min: -1}}}", "function 'speak': min is a whole number from 0, not -1"),
+        ("functions: {speak: {warm: {min: -1}}}", "function 'speak': min is a whole number from 0 to 9999, not -1"),
         ("functions: {image.encode: {warm: {max: 1, min: 2}}}", "function 'image.encode': min is 2 and max is 1"),
         ("functions: {speak: {cold_start_opt: two}}", "function 'speak': cold_start_opt is like 'warm_pool:2'"),
         ("functions: [speak]", "`functions` is a map, not ['speak']"),

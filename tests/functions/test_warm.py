@@ -36,9 +36,11 @@ def test_a_short_form_that_is_none_is_refused_with_the_right_form(text: object):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"min": -1}, "min is a whole number from 0, not -1"),
-        ({"min": True}, "min is a whole number from 0, not True"),
-        ({"max": 0}, "max is a whole number from 1, not 0"),
+        ({"min": -1}, "min is a whole number from 0 to 9999, not -1"),
+        ({"min": True}, "min is a whole number from 0 to 9999, not True"),
+        ({"max": 0}, "max is a whole number from 1 to 9999, not 0"),
+        ({"max": 10**9}, "max is a whole number from 1 to 9999, not 1000000000"),
+        ({"min": 10_000, "max": 10_000}, "min is a whole number from 0 to 9999, not 10000"),
         ({"min": 3, "max": 2}, "min is 3 and max is 2"),
         ({"keep_alive_s": -5}, "keep_alive_s is seconds from 0"),
         ({"keep_alive_s": float("nan")}, "keep_alive_s is seconds from 0"),
