@@ -43,6 +43,10 @@ def simulate(
     are what their names say. COLD is the share of requests that met a cold start, by function for the function at that
     quartile; MEMORY is what workers held without work, and its share of what a fixed keep-alive of ten minutes holds.
     """
+    if plot is not None and not plot.absolute().parent.is_dir():  # before minutes of work are lost
+        raise click.BadParameter(
+            f"folder {plot.parent} of {plot.name} is not there; make it first", param_hint="--plot"
+        )
     trace = make_trace(kind, functions=functions, duration_s=hours * 3600.0, seed=seed, slots=slots)
     trace = trace if sharing == 1 else share_workers(trace, sharing)
     results = compare(trace, tuple(dict.fromkeys((*TABLE, *(CURVES if plot else ())))))

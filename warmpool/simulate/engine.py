@@ -80,7 +80,7 @@ class Simulation:
         self._report = Report.empty(trace)
 
     def run(self) -> Report:
-        """Replay everything; what still runs at the end of the trace is run to its end, with nothing kept."""
+        """Replay everything; what runs, starts or waits at the end of the trace is counted until then."""
         trace = self._trace
         groups = None if trace.groups is None else trace.groups.tolist()
         rows = zip(trace.times_s.tolist(), trace.functions.tolist(), trace.run_s.tolist(), strict=True)

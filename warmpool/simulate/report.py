@@ -80,9 +80,11 @@ class Report:
         return cold[came > 0] / came[came > 0]
 
     def cold_rate_of(self, percentile: float) -> float:
-        """The cold start rate that so many per cent of the functions do not exceed."""
-        return float(np.percentile(self.cold_rates(), percentile))
+        """The cold start rate that so many per cent of the functions do not exceed; 0 where nothing came."""
+        rates = self.cold_rates()
+        return float(np.percentile(rates, percentile)) if len(rates) else 0.0
 
     def wait_ms(self, percentile: float) -> float:
-        """The wait that so many per cent of the requests do not exceed, in milliseconds."""
-        return 1e3 * float(np.nanpercentile(self.wait_s, percentile))
+        """The wait that so many per cent of the requests that were served do not exceed, in milliseconds."""
+        served = self.wait_s[~np.isnan(self.wait_s)]
+        return 1e3 * float(np.percentile(served, percentile)) if len(served) else 0.0

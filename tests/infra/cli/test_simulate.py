@@ -37,3 +37,17 @@ def test_curves_are_drawn(tmp_path: Path) -> None:
     with Image.open(path) as picture:
         assert picture.format == "PNG"
         assert len(picture.convert("RGB").getcolors(1 << 16) or ()) > 3
+
+
+def test_a_trace_in_which_nothing_comes_has_no_cold_starts_and_no_waits() -> None:
+    rare = ["--trace", "diurnal", "--functions", "1", "--hours", "0.1", "--seed", "2", "--json"]
+    figures = json.loads(CliRunner().invoke(simulate, rare, catch_exceptions=False).output)
+    assert {one["requests"] for one in figures} == {0}
+    assert all(one["wait_ms"] == one["cold_rate_quartiles"] == [0.0] * 3 for one in figures)
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_replayed(tmp_path: Path) -> None:
+    told = CliRunner().invoke(simulate, [*SMALL, "--plot", str(tmp_path / "none" / "curves.png")])
+    assert told.exit_code == 2
+    assert "is not there; make it first" in " ".join(told.output.split())
+    assert "POLICY" not in told.output

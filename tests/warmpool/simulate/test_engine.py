@@ -151,3 +151,21 @@ def test_what_the_shadow_allows_is_what_the_fixed_policy_spends():
     report = Simulation(arrivals, policy).run()
     assert isinstance(policy, Watched)
     assert policy.allowed == pytest.approx(report.idle, rel=0.01)
+
+
+@given(
+    gaps=st.lists(st.integers(1, 40), min_size=1, max_size=20), run_s=st.integers(1, 9), keep_alive_s=st.integers(1, 30)
+)
+def test_requests_one_after_the_other_come_to_what_a_sum_says(gaps: list[int], run_s: int, keep_alive_s: int) -> None:
+    """Starts take a second. Each gap is waited out, or the keep-alive is and the next request is cold."""
+    came, now_s = [float(gaps[0])], gaps[0] + 1.0 + run_s
+    for gap in gaps[1:]:
+        came.append(now_s + gap)
+        now_s += gap + (gap >= keep_alive_s) + run_s
+    arrivals = trace(*((at_s, 0, run_s) for at_s in came), duration_s=now_s + 100.0)
+    report = Simulation(arrivals, FixedKeepAlive(keep_alive_s)).run()
+    cold = [True, *(gap >= keep_alive_s for gap in gaps[1:])]
+    assert report.cold.tolist() == cold
+    assert report.starts == report.starting == sum(cold)
+    assert report.busy == run_s * len(gaps)
+    assert report.idle == sum(min(gap, keep_alive_s) for gap in gaps[1:]) + keep_alive_s
