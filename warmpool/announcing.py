@@ -104,4 +104,5 @@ def _serves(spec: FunctionSpec, manifest: ModelManifest, names: Sequence[str]) -
 
 
 def _key(manifest: ModelManifest) -> str:
-    return manifest.ref.replace(".", "_").replace("@", "=")  # a dot would part a subject, and no subject has an at
+    # A dot would part a subject, and no key has an at; neither sign that takes their place is in a name.
+    return manifest.ref.replace(".", "=").replace("@", "/")

@@ -11,10 +11,13 @@ import pytest
 from bus.contracts import ModelManifest
 from bus.contracts.codec import decode
 from bus.memory import MemoryBus
+from bus.nats.bus import NatsBus
+from bus.nats.connection import NatsConfig
 from bus.ports import KeyValue
 from functions.gateway.installed_models import InstalledModels
 from functions.spec import ModelChoice
 from runtime.repository import Catalog, Repository
+from tests.bus.nats_server import nats_server
 from tests.runtime.engines.small_model import install
 from tests.warmpool.test_models import spec
 from warmpool.announcing import Announcer
@@ -88,3 +91,17 @@ async def test_what_nobody_announces_any_more_is_not_there(repository: Repositor
         await asyncio.sleep(0)
         now_s = 120.0
         assert list(installed) == []
+
+
+async def test_versions_that_differ_by_a_sign_are_told_apart(tmp_path: Path) -> None:
+    for version in ("1.0", "1_0"):
+        install(tmp_path / "models", version=version)
+    repository = Repository(tmp_path / "models", catalog=Catalog(()))
+    repository.alias("one", "tiny@1.0")
+    repository.alias("other", "tiny@1_0")
+    with nats_server(tmp_path / "nats") as url:
+        async with NatsBus(NatsConfig(url=url)) as bus:
+            await bus.setup()
+            bucket = await bus.bucket("models")
+            await Announcer(bucket, repository, [CHOOSES]).tell()
+            assert (await announced(bucket)).keys() == {"tiny@1.0", "tiny@1_0"}
