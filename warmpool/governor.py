@@ -142,7 +142,7 @@ class Governor:
         decision = self._policy.decide(views, self._room_nbytes, self._clock())
         self._look_again_s = decision.look_again_s
         for name, target in decision.targets.items():
-            wanted = self._groups[name].tiers(target)
+            wanted = target.tiers
             if wanted != self._wanted.get(name):
                 told = ", ".join(f"{number} {tier.value}" for tier, number in wanted.items()) or "none"
                 log.info("%s: %s (%s)", name, told, target.why)

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.contracts import Tier
 from functions.spec import FunctionSpec
 from functions.warm import WarmSpec
 from warmpool.member import Member
 from warmpool.policy.keep_alive import Cost
-from warmpool.policy.staffing import for_backlog
-from warmpool.policy.view import GroupView, Target
+from warmpool.policy.view import GroupView
 
 _FIRST_NBYTES, _FIRST_START_S, _FIRST_SERVICE_S = 200e6, 1.0, 0.5
 """Until they are measured."""
@@ -190,19 +188,6 @@ class Group:
             waiting=max(0, max(self.requests.values(), default=0) - self.busy),
             tenants=self._running + Counter(self._heard),
         )
-
-    def tiers(self, target: Target) -> dict[Tier, int]:
-        """Workers by tier: those that work, or will at once, serve; those that wait are as ready as is wished."""
-        requests = max([self.busy, *self.requests.values()])
-        target_s = self.settings.target_wait_ms / 1e3
-        working = min(target.workers, for_backlog(requests, self.slots, self.service_s, target_s))
-        if target.tier.serves:
-            tiers = {target.tier: target.workers}
-        elif target.tier is Tier.PRIMED:
-            tiers = {Tier.LOADED: working, Tier.PRIMED: target.workers - working}
-        else:
-            tiers = {Tier.LOADED: working}
-        return {tier: number for tier, number in tiers.items() if number}
 
     def _learn(self, member: Member) -> None:
         if member.vitals.unique_nbytes:

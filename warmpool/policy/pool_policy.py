@@ -137,16 +137,18 @@ class PoolPolicy:
         surplus = view.alive - admitted
         if surplus <= 0:
             self._surplus_since.pop(view.group, None)
-            return Target(workers=admitted, tier=view.warm.tier, why=self._why(view, levels))
+            return self._told(view, admitted)
         since_s = self._surplus_since.setdefault(view.group, now_s)
         wanted = max(view.floor, levels.needed + levels.kept)
         squeezed = admitted < min(wanted, view.ceiling)  # there is no room for all that there should be
         if unknown or (not squeezed and now_s < since_s + self._linger_s(view)):
-            return Target(workers=view.alive, tier=view.warm.tier, why="unknown" if unknown else "lingers")
-        return Target(workers=admitted, tier=view.warm.tier, why="no room" if squeezed else self._why(view, levels))
+            return self._told(view, view.alive, "unknown" if unknown else "lingers")
+        return self._told(view, admitted, "no room" if squeezed else "")
 
-    def _why(self, view: GroupView, levels: Levels) -> str:
-        return f"needed {levels.needed}, kept {levels.kept}, min {view.floor}"
+    def _told(self, view: GroupView, workers: int, why: str = "") -> Target:
+        levels = self._levels[view.group]
+        why = why or f"needed {levels.needed}, kept {levels.kept}, min {view.floor}"
+        return Target(workers=workers, needed=min(workers, levels.needed), tier=view.warm.tier, why=why)
 
     def _linger_s(self, view: GroupView) -> float:
         """How long nothing is stopped after it became too much: load goes up and down within a start's time."""

@@ -61,13 +61,26 @@ class Target:
 
     Attributes:
         workers: How many.
-        tier: How ready they are.
+        needed: How many of them work, or will at once; the others wait.
+        tier: How ready those are that wait.
         why: For whom, in words for a log.
     """
 
     workers: int
+    needed: int
     tier: Tier
     why: str
+
+    @property
+    def tiers(self) -> dict[Tier, int]:
+        """Workers by tier: those that are needed serve; those that wait are as ready as is wished."""
+        if self.tier.serves:
+            tiers = {self.tier: self.workers}
+        elif self.tier is Tier.PRIMED:
+            tiers = {Tier.LOADED: self.needed, Tier.PRIMED: self.workers - self.needed}
+        else:
+            tiers = {Tier.LOADED: self.needed}
+        return {tier: number for tier, number in tiers.items() if number}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bus.contracts import Tier
+import pytest
+
+from bus.contracts import Capacity, GroupCapacity, Tier
+from bus.contracts.codec import encode
 from bus.memory import MemoryBus
 from bus.subjects import START_FUNCTION
 from functions.warm import WarmSpec
@@ -106,3 +109,12 @@ async def test_the_least_is_of_all_hosts_together_and_outlives_the_host_that_has
         assert both.counts() == {"a": 1, "b": 0}
         await both.leave("a")
         await until(lambda: both.counts() == {"b": 1})
+
+
+@pytest.mark.parametrize("tier", Tier)
+async def test_a_host_that_has_heard_of_nothing_itself_takes_its_part(tmp_path: Path, tier: Tier) -> None:
+    async with hosts(tmp_path, WarmSpec(tier=tier, target_wait_ms=0), "a") as one:
+        busy = GroupCapacity(alive=1, running=3, requests=6, slots=3, most=4, nbytes=200_000_000, service_s=0.5)
+        told = Capacity(host="full", room_nbytes=200_000_000, groups={"work": busy}, renewed_s=1.0)
+        await (await one.bus.bucket("pools")).put("full", encode(told))
+        await until(lambda: one.worlds["a"].tiers("work") == [Tier.HOT if tier is Tier.HOT else Tier.LOADED])
