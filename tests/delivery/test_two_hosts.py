@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +42,10 @@ class Hosts:
         """Living workers of a pool: it has adopted them."""
         names = []
         for path in Path(f"/proc/{pool.pid}/task").glob("*/children"):
-            names += [Path(f"/proc/{pid}/comm") for pid in path.read_text().split()]
-        return sum(name.exists() and name.read_text().strip() == "omnibus-chain" for name in names)
+            for pid in path.read_text().split():
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                    names.append(Path(f"/proc/{pid}/comm").read_text().strip())
+        return names.count("omnibus-chain")
 
     def counts(self) -> list[int]:
         return [self.workers(pool) for pool in self.pools]
