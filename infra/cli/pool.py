@@ -7,6 +7,7 @@ import os
 
 import click
 
+from infra.cli.bringing import bring_published
 from infra.cli.connect import log_to_stderr, run
 from infra.cli.stopping import stop_asked
 from infra.local.host import HostPool
@@ -26,10 +27,7 @@ def pool(warm: str | None, groups: tuple[str, ...]) -> None:
     if settings.warm is None:
         settings = settings.model_copy(update={"scale_to_zero": True})
     log_to_stderr(settings.log_level)
-    if settings.models_from is not None:
-        from infra.model_store import bring_models  # with all that it draws in, only where there is something to bring
-
-        bring_models(settings)
+    bring_published(settings, settings.own_groups)
     run(_pool(settings))
 
 

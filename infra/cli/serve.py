@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 
+from infra.cli.bringing import bring_published
 from infra.cli.connect import log_to_stderr, run
 from infra.cli.stopping import stop_asked
 from infra.cli.workers import warn_of_failures
@@ -32,10 +33,7 @@ def up(port: int | None, data: str | None, workers: str | None, warm: str | None
     """
     settings = load_settings(port=port, data=data, workers=workers, warm=warm, scale_to_zero=scale_to_zero)
     log_to_stderr(settings.log_level)
-    if settings.models_from is not None:
-        from infra.model_store import bring_models  # with all that it draws in, only where there is something to bring
-
-        bring_models(settings)
+    bring_published(settings, settings.own_groups)
     run(_up(settings))
 
 
@@ -52,10 +50,8 @@ def worker(groups: tuple[str, ...], channel: int | None, record: int | None) -> 
 
     settings = load_settings()
     log_to_stderr(settings.log_level)
-    if channel is None and settings.models_from is not None:  # else its pool has done so
-        from infra.model_store import bring_models
-
-        bring_models(settings, groups)
+    if channel is None:  # else its pool has done so
+        bring_published(settings, groups)
     run(
         Worker(
             worker_config(settings, groups),

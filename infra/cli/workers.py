@@ -50,22 +50,24 @@ def report(leases: Iterable[Lease], now_s: float) -> Iterator[str]:
         yield from _listed("group", [lease.group])
         yield from _listed("functions", lease.functions)
         yield from _listed("models", _models(lease))
-        for name, status in lease.status.items():
-            if status.error is not None:
-                yield from wrap(
-                    f"{name} cannot run [{status.error.code}]: {status.error.message}",
-                    _WIDTH, initial_indent="  ! ", subsequent_indent="    ",
-                    break_long_words=False, break_on_hyphens=False,
-                )  # fmt: skip
+        for failure in _failures(lease):
+            yield from wrap(
+                failure, _WIDTH, initial_indent="  ! ", subsequent_indent="    ",
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
 
 
 def warn_of_failures(leases: Iterable[Lease]) -> None:
     """Say which functions cannot run, and why."""
     for lease in leases:
-        for name, status in lease.status.items():
-            if status.error is not None:
-                failure = f"{name} cannot run [{status.error.code}]: {status.error.message}"
-                click.secho(f"{failure}; it is tried again when models change", fg="red", err=True)
+        for failure in _failures(lease):
+            click.secho(f"{failure}; it is tried again when models change", fg="red", err=True)
+
+
+def _failures(lease: Lease) -> Iterator[str]:
+    for name, status in lease.status.items():
+        if status.error is not None:
+            yield f"{name} cannot run [{status.error.code}]: {status.error.message}"
 
 
 def _row(lease: Lease, now_s: float) -> tuple[str, ...]:
