@@ -45,6 +45,7 @@ def photo(number: int) -> str:
 
 
 def chat(client: httpx.Client, content: Any) -> httpx.Response:
+    """Eight tokens of an answer."""
     return client.post(
         "/v1/chat/completions",
         json={"model": "chat", "messages": [{"role": "user", "content": content}], "max_tokens": 8},
@@ -52,12 +53,14 @@ def chat(client: httpx.Client, content: Any) -> httpx.Response:
 
 
 def heard(client: httpx.Client, number: int) -> httpx.Response:
+    """The spoken question, transcribed."""
     # A trailing byte makes it another file and no other sound.
     sound = spoken_question() + bytes(number + 1)
     return client.post("/v1/audio/transcriptions", data={"model": "transcribe"}, files={"file": ("q.wav", sound)})
 
 
 def seen(client: httpx.Client, number: int) -> httpx.Response:
+    """An answer about a picture."""
     question = {"type": "text", "text": "What is in this picture?"}
     return chat(client, [question, {"type": "image_url", "image_url": {"url": photo(number)}}])
 

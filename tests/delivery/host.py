@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bus.contracts import Result
+from bus.contracts import Result, Tier
 from bus.nats.bus import NatsBus
 from bus.nats.connection import NatsConfig
 from functions.client import PipelineClient
@@ -18,6 +18,7 @@ from functions.flow.catalog import Pipelines
 from functions.registry import registry
 from functions.suspects import Suspects
 from infra.local.nats_server import NatsServer
+from tests.delivery import poison
 from tests.delivery.processes import ROOT, runs
 from warmpool.casualties import Casualties
 from warmpool.forker import Forker
@@ -62,6 +63,17 @@ def template_starter(folder: Path, environment: dict[str, str]) -> TemplateStart
     return TemplateStarter(
         Forker(lambda control: [*_TEMPLATE, str(control)], environment, folder / "template.log"), spawning
     )
+
+
+@asynccontextmanager
+async def poison_workers(folder: Path, count: int = 1) -> AsyncIterator[Host]:
+    """A host with so many loaded workers of the function that does to its process what it is asked to."""
+    async with hosting(
+        folder, functions=poison.__name__, pipelines=Path(poison.__file__).parent, POISON_FOLDER=str(folder)
+    ) as host:
+        host.pool.want(poison.GROUP, {Tier.LOADED: count})
+        await host.pool.reach(poison.GROUP)
+        yield host
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ import pytest
 from bus.contracts import ResultStatus, Tier
 from functions.running import outputs_of
 from runtime.repository import Catalog, Repository
-from tests.delivery import poison, switching
-from tests.delivery.host import Host, hosting
+from tests.delivery import switching
+from tests.delivery.host import Host, hosting, poison_workers
 from tests.delivery.processes import until
 from tests.delivery.test_switching import expected
 from tests.runtime.engines.small_model import install
@@ -72,12 +72,7 @@ async def test_a_disk_without_room_costs_the_saved_graph_and_no_answer(tmp_path:
 
 
 async def test_a_run_that_gets_no_memory_fails_alone(tmp_path: Path) -> None:
-    folder = Path(poison.__file__).parent
-    async with hosting(
-        tmp_path, functions="tests.delivery.poison", pipelines=folder, POISON_FOLDER=str(tmp_path)
-    ) as host:
-        host.pool.want(poison.GROUP, {Tier.LOADED: 1})
-        await host.pool.reach(poison.GROUP)
+    async with poison_workers(tmp_path) as host:
         pid = host.pool.pids["poison-0"]
         (tmp_path / "hold").touch()
         waiting = host.start(do="hold")

@@ -21,7 +21,7 @@ from functions.flow.catalog import Pipelines
 from functions.leases import read_leases
 from functions.registry import registry
 from tests.delivery import poison
-from tests.delivery.host import Host, hosting
+from tests.delivery.host import Host, poison_workers
 from tests.delivery.processes import alive, runs, until
 from tests.delivery.stack import running
 
@@ -75,12 +75,7 @@ def check(flow: Traffic, ran: list[tuple[str, int, int]]) -> None:
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
     """Three workers."""
-    folder = Path(poison.__file__).parent
-    async with hosting(
-        tmp_path, functions="tests.delivery.poison", pipelines=folder, POISON_FOLDER=str(tmp_path)
-    ) as one:
-        one.pool.want(poison.GROUP, {Tier.LOADED: 3})
-        await one.pool.reach(poison.GROUP)
+    async with poison_workers(tmp_path, 3) as one:
         yield one
 
 

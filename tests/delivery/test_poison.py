@@ -15,19 +15,14 @@ from bus.contracts import DeadLetter, ResultStatus, Tier, WorkerState
 from bus.contracts.codec import decode
 from functions.leases import read_leases
 from tests.delivery import poison
-from tests.delivery.host import Host, hosting
+from tests.delivery.host import Host, poison_workers
 from tests.delivery.processes import alive, until
 
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
     """One loaded worker."""
-    folder = Path(poison.__file__).parent
-    async with hosting(
-        tmp_path, functions="tests.delivery.poison", pipelines=folder, POISON_FOLDER=str(tmp_path)
-    ) as one:
-        one.pool.want(poison.GROUP, {Tier.LOADED: 1})
-        await one.pool.reach(poison.GROUP)
+    async with poison_workers(tmp_path) as one:
         yield one
 
 
@@ -87,13 +82,8 @@ async def test_a_worker_that_is_stopped_is_killed_and_its_message_answered_by_an
 
 
 async def test_a_pool_that_is_closed_finishes_what_its_workers_have(tmp_path: Path) -> None:
-    folder = Path(poison.__file__).parent
     (tmp_path / "hold").touch()
-    async with hosting(
-        tmp_path, functions="tests.delivery.poison", pipelines=folder, POISON_FOLDER=str(tmp_path)
-    ) as host:
-        host.pool.want(poison.GROUP, {Tier.LOADED: 2})
-        await host.pool.reach(poison.GROUP)
+    async with poison_workers(tmp_path, 2) as host:
         waiting = [host.start(do="hold") for _ in range(6)]
         await until(lambda: len(host.runs) == 6, "the runs")
         closing = asyncio.ensure_future(host.pool.__aexit__(None, None, None))

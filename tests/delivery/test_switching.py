@@ -9,18 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bus import subjects
-from bus.contracts import WorkerState
-from bus.nats.bus import NatsBus
-from bus.nats.connection import NatsConfig
 from functions.client import PipelineClient
-from functions.flow.catalog import Pipelines
-from functions.leases import read_leases
-from functions.registry import registry
-from infra.local.nats_server import NatsServer
 from runtime.repository import Catalog, Repository
 from tests.delivery import switching
-from tests.delivery.processes import omnibus
+from tests.delivery.switching_worker import switching_worker
 from tests.runtime.engines.small_model import install, weight
 
 HERE = Path(switching.__file__).parent
@@ -33,25 +25,8 @@ async def client(tmp_path: Path) -> AsyncIterator[PipelineClient]:
     for version in "12":
         install(tmp_path / "models", version=version, seed=int(version))
     mean(tmp_path, "1")
-    (tmp_path / "nats").mkdir()
-    async with (
-        NatsServer(tmp_path / "nats", tmp_path) as server,
-        NatsBus(NatsConfig(url=server.url, token=server.token)) as bus,
-    ):
-        await bus.setup()
-        for name in ("switching.first", "switching.second", subjects.START_FUNCTION):
-            await bus.ensure_function(name)
-        with omnibus(
-            "worker", "--group", switching.GROUP, log=tmp_path / "worker.log",
-            OMNIBUS_NATS_URL=server.url, OMNIBUS_NATS_TOKEN=server.token, OMNIBUS_DATA=str(tmp_path / "data"),
-            OMNIBUS_MODELS=str(tmp_path / "models"), OMNIBUS_FUNCTIONS="tests.delivery.switching",
-            OMNIBUS_PIPELINES=str(HERE), OMNIBUS_MODEL_MEMORY="1GB",
-        ) as worker:  # fmt: skip
-            while not any(lease.state is WorkerState.READY for lease in await read_leases(await bus.bucket("workers"))):
-                assert worker.poll() is None, (tmp_path / "worker.log").read_text()
-                await asyncio.sleep(0.02)
-            async with PipelineClient(bus, Pipelines.load(registry, [HERE])) as client:
-                yield client
+    async with switching_worker(tmp_path, OMNIBUS_MODEL_MEMORY="1GB") as client:
+        yield client
 
 
 def mean(folder: Path, version: str) -> None:

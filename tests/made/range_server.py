@@ -7,15 +7,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from http.server import BaseHTTPRequestHandler
+
+from tests.made.local_server import LocalServer
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CHUNK = 32 << 10
 
 
-class RangeServer:
+class RangeServer(LocalServer):
     """Serves files by path and records what was asked for and sent.
 
     Attributes:
@@ -46,27 +46,10 @@ class RangeServer:
         self.requests: list[tuple[str, str | None]] = []
         self.sent_nbytes = 0
         self.lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    @property
-    def origin(self) -> str:
-        """`http://host:port`."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(_handler(self))
 
     def page(self, path: str) -> bytes | None:
         """What lies at a path that is no file, as HTML; None: nothing."""
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def _handler(served: RangeServer) -> type[BaseHTTPRequestHandler]:

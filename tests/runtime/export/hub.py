@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.made.local_server import LocalServer
 
 COMMIT = "0123456789abcdef"
 
 
-class Hub:
+class Hub(LocalServer):
     """Serves a folder as the repository `tiny/Chat` at one commit, which `main` and `v1` stand for.
 
     Attributes:
@@ -28,23 +28,7 @@ class Hub:
         self.listing: bytes | None = None
         self.damaged: set[str] = set()
         self.asked: list[str] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(_handler(self))
 
     def answer(self, path: str) -> bytes | None:
         """The body of an answer; None: there is no such thing."""

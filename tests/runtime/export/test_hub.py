@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with Hub(folder) as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_ENDPOINT", hub.origin)
         monkeypatch.delenv("HF_TOKEN", raising=False)
         yield hub
 

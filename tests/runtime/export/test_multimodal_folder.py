@@ -122,7 +122,7 @@ def test_a_repository_of_a_hub_is_the_same_model(
     (copy / "README.md").write_text("nothing that a build reads")
     _, here = build(saved, tmp_path / "here")
     with Hub(copy) as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_ENDPOINT", hub.origin)
         monkeypatch.delenv("HF_TOKEN", raising=False)
         repository = Repository(tmp_path / "there", catalog=Catalog(()))
         there = build_model("hf://tiny/Chat", repository, OPTIONS)
