@@ -1,77 +1,15 @@
-"""One copy of a model for all who ask; room made and refused; a version switched while it is used."""
+"""One copy of a model for all who ask; room made and refused."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from threading import Barrier, Event
+from threading import Barrier
 
-import numpy as np
 import pytest
 
 from bus.errors import ModelNotFoundError, ModelTooLargeError, OmnibusError, OverloadedError
-from runtime.engines.onnx import OnnxSession
 from runtime.residency.entry import ModelSource
-from runtime.residency.ledger import MemoryLedger
-from runtime.residency.residency import Residency
-from tests.runtime.engines.small_model import install, weight
-
-MB = 1_000_000
-
-
-class Host:
-    """A host of 1000 MB, on which models take what they are said to take."""
-
-    def __init__(self) -> None:
-        self.used = 0
-        self.closed: list[str] = []
-        self.loads: list[str] = []
-
-    def free(self) -> int:
-        return 1000 * MB - self.used
-
-    def resident(self) -> int:
-        return self.used
-
-    def source(self, name: str, nbytes: int, *, key: str = "", estimate: int | None = None) -> ModelSource:
-        return ModelSource(
-            refs=(f"{name}@1",),
-            load=lambda: Model(self, name, nbytes),
-            key=key,
-            estimate_nbytes=nbytes if estimate is None else estimate,
-        )
-
-    def residency(self, budget: int | None = None, ledger: MemoryLedger | None = None) -> Residency:
-        budgets = {} if budget is None else {"cpu": budget}
-        return Residency(budgets, ledger=ledger, free=self.free, resident=self.resident, reserve_nbytes=100 * MB)
-
-
-class Model:
-    """Takes memory of its host until it is closed."""
-
-    def __init__(self, host: Host, name: str, nbytes: int) -> None:
-        self._host, self.name, self._nbytes = host, name, nbytes
-        host.used += nbytes
-        host.loads.append(name)
-
-    def close(self) -> None:
-        self._host.used -= self._nbytes
-        self._host.closed.append(self.name)
-
-
-def names(residency: Residency) -> list[str]:
-    return sorted(one.name for one in residency.residents())
-
-
-def use(residency: Residency, *wanted: str) -> None:
-    for name in wanted:
-        with residency.lease(name) as lease:
-            assert lease.model.name == name
-
-
-@pytest.fixture
-def host() -> Host:
-    return Host()
+from tests.runtime.residency.hosts import MB, Host, Model, names, use
 
 
 def test_callers_that_come_together_share_one_load(host: Host) -> None:
@@ -176,55 +114,6 @@ def test_a_host_without_memory_refuses_before_it_loads(host: Host) -> None:
     use(residency, "b")
 
 
-def test_what_was_measured_counts_the_next_time_and_not_what_was_guessed(host: Host, tmp_path: Path) -> None:
-    ledger = MemoryLedger(tmp_path / "memory.json")
-    first = host.residency(ledger=ledger)
-    first.add("a", host.source("a", 300 * MB, key="digest", estimate=MB))
-    assert first.warm("a")
-    for _ in range(4):
-        lease = first.lease("a")
-        host.used += 25 * MB  # what its runs take; only the first few are looked at
-        lease.release()
-    assert first.residents()[0].nbytes == 375 * MB
-    assert ledger.get("digest") == 375 * MB
-    again = Host().residency(budget=320 * MB, ledger=MemoryLedger(tmp_path / "memory.json"))
-    again.add("a", host.source("a", 300 * MB, key="digest", estimate=MB))
-    with pytest.raises(ModelTooLargeError, match="375 MB"):
-        again.lease("a")
-
-
-def test_what_others_take_meanwhile_is_not_counted(host: Host, tmp_path: Path) -> None:
-    ledger = MemoryLedger(tmp_path / "memory.json")
-    residency = host.residency(ledger=ledger)
-    for name in "ab":
-        residency.add(name, host.source(name, 100 * MB, key=name))
-        assert residency.warm(name)
-    with residency.lease("a"):
-        with residency.lease("b"):
-            host.used += 40 * MB  # of either
-        host.used += 40 * MB  # of a, which began beside b
-    assert (ledger.get("a"), ledger.get("b")) == (100 * MB, 100 * MB)
-    with residency.lease("a"):
-        host.used += 7 * MB
-    host.used += 90 * MB  # of no model
-    with residency.lease("b"):
-        host.used += 5 * MB
-    assert (ledger.get("a"), ledger.get("b")) == (107 * MB, 105 * MB)
-
-
-def test_a_model_that_is_loaded_while_another_one_runs_takes_what_it_may_until_it_was_measured(
-    host: Host, tmp_path: Path
-) -> None:
-    ledger = MemoryLedger(tmp_path / "memory.json")
-    residency = host.residency(ledger=ledger)
-    residency.add("a", host.source("a", 10 * MB))
-    residency.add("b", host.source("b", 100 * MB, key="b", estimate=120 * MB))
-    with residency.lease("a"):
-        use(residency, "b")
-    assert residency.residents()[1].nbytes == 120 * MB
-    assert ledger.get("b") is None
-
-
 def test_warming_puts_nobody_out(host: Host) -> None:
     residency = host.residency(budget=250 * MB)
     for name in "abc":
@@ -264,70 +153,6 @@ def test_an_unknown_name_is_answered_with_the_known_ones(host: Host) -> None:
         residency.lease("b")
 
 
-def test_a_switch_waits_for_nobody_and_the_old_version_leaves_with_its_last_run(host: Host) -> None:
-    residency = host.residency()
-    residency.add("m", host.source("old", MB))
-    running = residency.lease("m")
-    residency.switch("m", host.source("new", MB))
-    with residency.lease("m") as lease:
-        assert lease.model.name == "new"
-    assert running.model.name == "old"
-    assert host.closed == []
-    assert len(residency.residents()) == 2
-    running.release()
-    assert host.closed == ["old"]
-    assert residency.refs("m") == ("new@1",)
-
-
-def test_an_old_version_lingers_for_what_was_made_for_it(host: Host) -> None:
-    now = [0.0]
-    residency = Residency(free=host.free, resident=host.resident, reserve_nbytes=0, clock=lambda: now[0])
-    residency.add("m", host.source("old", MB))
-    use_old = residency.lease("m", "old@1")
-    residency.switch("m", host.source("new", MB), linger_s=30)
-    use_old.release()
-    for version, expected in (("old@1", "old"), ("new@1", "new"), (None, "new")):
-        with residency.lease("m", version) as lease:
-            assert lease.model.name == expected
-    with pytest.raises(OverloadedError, match="has new@1 here, not newer@1") as refused:
-        residency.lease("m", "newer@1")
-    assert refused.value.retryable
-    now[0] = 29.0
-    residency.sweep()
-    assert host.closed == []
-    now[0] = 30.0
-    residency.sweep()
-    assert host.closed == ["old"]
-    with pytest.raises(OverloadedError, match="has new@1 here, not old@1"):
-        residency.try_lease("m", "old@1")
-
-
-def test_what_lingers_makes_room_for_what_is_needed(host: Host) -> None:
-    residency = host.residency(budget=250 * MB)
-    residency.add("m", host.source("old", 100 * MB))
-    residency.add("a", host.source("a", 100 * MB))
-    residency.lease("m").release()
-    residency.switch("m", host.source("new", 100 * MB), linger_s=1000)
-    use(residency, "a")
-    assert host.closed == ["old"]
-
-
-def test_a_version_that_does_not_load_changes_nothing(host: Host) -> None:
-    residency = host.residency()
-    residency.add("m", host.source("old", MB))
-    use_old = residency.lease("m")
-    use_old.release()
-
-    def fail() -> Model:
-        raise OmnibusError("damaged")
-
-    with pytest.raises(OmnibusError, match="damaged"):
-        residency.switch("m", ModelSource(refs=("new@1",), load=fail))
-    with residency.lease("m") as lease:
-        assert lease.model.name == "old"
-    assert len(residency.residents()) == 1
-
-
 def test_closing_lets_running_work_end(host: Host) -> None:
     residency = host.residency()
     for name in "ab":
@@ -338,38 +163,3 @@ def test_closing_lets_running_work_end(host: Host) -> None:
     assert host.closed == ["a"]
     running.release()
     assert host.closed == ["a", "b"]
-
-
-def test_no_request_fails_or_mixes_versions_while_a_real_model_is_switched(tmp_path: Path) -> None:
-    paths = [install(tmp_path, version=str(seed), seed=seed) for seed in (1, 2)]
-    x = np.random.default_rng(3).standard_normal((2, 64)).astype(np.float32)
-    expected = {f"tiny@{seed}": x @ weight(seed=seed) for seed in (1, 2)}
-
-    def source(version: int) -> ModelSource:
-        return ModelSource(refs=(f"tiny@{version}",), load=lambda: OnnxSession(paths[version - 1], threads=1))
-
-    residency = Residency()
-    residency.add("tiny", source(1))
-    warmed, over = Barrier(5), Event()
-
-    def serve() -> list[str]:
-        seen: list[str] = []
-        while not over.is_set() or len(seen) < 200:
-            with residency.lease("tiny") as lease:
-                (found,) = lease.model.run({"x": x})
-                np.testing.assert_allclose(found, expected[lease.refs[0]], rtol=1e-4, atol=1e-4)
-                seen.append(lease.refs[0])
-            if len(seen) == 20:
-                warmed.wait()
-        return seen
-
-    with ThreadPoolExecutor(4) as threads:
-        running = [threads.submit(serve) for _ in range(4)]
-        warmed.wait()
-        for version in (2, 1, 2):
-            residency.switch("tiny", source(version))
-        over.set()
-        seen = [one.result() for one in running]
-    assert all(mine[0] == "tiny@1" and mine[-1] == "tiny@2" for mine in seen)
-    (left,) = residency.residents()
-    assert (left.refs, left.leases) == (("tiny@2",), 0)

@@ -9,7 +9,7 @@ import pytest
 
 from bus.errors import ModelTooLargeError, OverloadedError
 from runtime.residency.residency import Residency
-from tests.runtime.residency.test_residency import MB, Host, names, use
+from tests.runtime.residency.hosts import MB, Host, names, use
 
 
 def patient(host: Host, patience_s: float) -> Residency:
